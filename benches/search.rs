@@ -130,6 +130,8 @@ async fn call(tool: &str, root: &Path) -> anyhow::Result<f64> {
         policy: Arc::new(policy),
         shell_timeout_secs: 60,
         subagents: None,
+        models: None,
+        hosts: None,
     };
     let tools = ToolRuntime::with_tools(builtin_tools());
     let started = Instant::now();

@@ -4,8 +4,8 @@ use crate::context::Context;
 use crate::failure::Failure;
 use halter::session::InMemorySessionStore;
 use halter::{
-    Approvals, CompiledResources, ConfigRules, Halter, HalterBuilder, HookFiles, LocalServer,
-    ResourceCompiler,
+    Approvals, CompiledResources, ConfigRules, DescribedServer, DescribedServers, Halter,
+    HalterBuilder, HookFiles, LocalServer, ProjectServers, ResourceCompiler,
 };
 use halter_config::{
     ConfigWarning, LayeredConfigPaths, LoadedConfig, LoadedProject, ModelChoice, OFFLINE_MODEL,
@@ -79,10 +79,16 @@ pub async fn load_silently(context: &Context) -> Result<Loaded, Failure> {
     let (paths, trust) = (paths(context), trust_store(context));
     let mut config = load_layered(paths.clone(), &context.environment, &trust).await?;
     if let Some(project) = untrusted(&config)
-        && ask_once(context, project, &paths).await?
+        && may_ask_about(context, project)
     {
-        trust.trust(project)?;
-        config = load_layered(paths, &context.environment, &trust).await?;
+        let shown = project.path().display();
+        context
+            .messages
+            .say(&format!("{shown} is new or has changed. Trusting it sets:"));
+        show_effect(context, project, &paths).await?;
+        if ask_for_trust(context, project)? {
+            config = load_layered(paths, &context.environment, &trust).await?;
+        }
     }
     let choice = config.choose_model(&context.environment)?;
     let without_home = !config.keep_sessions(&context.environment);
@@ -100,28 +106,42 @@ fn untrusted(loaded: &LoadedConfig) -> Option<&ProjectFile> {
     (!trusted && loaded.warnings.iter().any(refused)).then_some(file)
 }
 
-async fn ask_once(
-    context: &Context,
-    project: &ProjectFile,
-    paths: &LayeredConfigPaths,
-) -> Result<bool, Failure> {
-    let declined = declined_store(context);
-    if !context.can_ask() || declined.is_trusted(project).unwrap_or(false) {
-        return Ok(false);
-    }
-    let shown = project.path().display();
-    context
-        .messages
-        .say(&format!("{shown} is new or has changed. Trusting it sets:"));
-    show_effect(context, project, paths).await?;
+/// Whether somebody can be asked about a file and has not refused it.
+fn may_ask_about(context: &Context, project: &ProjectFile) -> bool {
+    context.can_ask() && !declined_store(context).is_trusted(project).unwrap_or(false)
+}
+
+/// Asks whether to trust a file, and remembers the answer.
+fn ask_for_trust(context: &Context, project: &ProjectFile) -> Result<bool, Failure> {
     if context.confirm("Trust this file?")? {
+        halter::trust_hooks(project, &trust_store(context))?;
         return Ok(true);
     }
     // The only consequence is being asked again.
-    if let Err(error) = declined.trust(project) {
+    if let Err(error) = declined_store(context).trust(project) {
         tracing::debug!(%error, "refusal not recorded");
     }
     Ok(false)
+}
+
+/// Prints which programs trusting the file of a project would start.
+pub fn show_servers(context: &Context, servers: &[DescribedServer]) {
+    for server in servers {
+        let line = format!("  {}: {}", server.name, command_line(server));
+        context.messages.say(&line);
+    }
+    if servers.is_empty() {
+        context.messages.say("  none");
+    }
+}
+
+/// The program of a server with its arguments, or its address, in one line. Neither is expanded:
+/// what variables hold is not shown.
+pub fn command_line(server: &DescribedServer) -> String {
+    let table = &server.table;
+    let words = table.url.iter().chain(&table.command).chain(&table.args);
+    let words: Vec<&str> = words.map(String::as_str).collect();
+    words.join(" ").replace(char::is_control, " ")
 }
 
 /// Prints what trusting a file would change.
@@ -197,6 +217,47 @@ fn explanation(choice: &ModelChoice, servers: &[LocalServer]) -> String {
     text
 }
 
+/// The servers of tools that settings, project and plugins describe here.
+pub async fn described_servers(
+    context: &Context,
+    loaded: &Loaded,
+) -> Result<DescribedServers, Failure> {
+    let resources = compile(context, loaded).await?;
+    let project = ProjectServers::find(directory(loaded), &trust_store(context)).await;
+    let config = &loaded.config.config;
+    Ok(DescribedServers::of(
+        config,
+        &project,
+        &resources.mcp_servers,
+    ))
+}
+
+/// The servers of the project, asked about where somebody can answer.
+async fn project_servers(context: &Context, loaded: &Loaded) -> Result<ProjectServers, Failure> {
+    let (directory, trust) = (directory(loaded), trust_store(context));
+    let found = ProjectServers::find(directory, &trust).await;
+    let Some(file) = found.untrusted_file() else {
+        return Ok(found);
+    };
+    if may_ask_about(context, file) {
+        let shown = file.path().display();
+        context.messages.say(&format!(
+            "{shown} is new or has changed. Trusting it starts these servers as you:"
+        ));
+        show_servers(context, found.servers());
+        if ask_for_trust(context, file)? {
+            return Ok(ProjectServers::of(file.clone(), &trust));
+        }
+    }
+    Ok(found)
+}
+
+/// Where sessions work.
+fn directory(loaded: &Loaded) -> &Path {
+    let configured = loaded.config.config.runtime.working_dir.as_deref();
+    configured.unwrap_or(Path::new("."))
+}
+
 /// Compiles what the user and the project have here.
 pub async fn compile(context: &Context, loaded: &Loaded) -> Result<CompiledResources, Failure> {
     Ok(compiler(context, loaded).compile().await?)
@@ -241,8 +302,10 @@ pub async fn build_attended(
     models: Models,
     approvals: Approvals,
 ) -> Result<Halter, Failure> {
+    let servers = project_servers(context, loaded).await?;
     let builder = builder(context, loaded, resources, models, Store::Configured).await;
     let mut builder = builder.with_approvals(approvals);
+    builder = builder.with_project_servers(servers);
     if let Some(file) = context.environment.user_config_path() {
         builder = builder.with_rule_store(Arc::new(ConfigRules::new(file)));
     }
@@ -280,6 +343,8 @@ pub async fn build_served(
     let models = Models::Configured;
     let builder = builder(context, loaded, resources, models, Store::Configured).await;
     let mut builder = builder.with_approvals(approvals);
+    let servers = ProjectServers::find(directory(loaded), &trust_store(context)).await;
+    builder = builder.with_project_servers(servers);
     if let Some((name, provider)) = stand_in {
         builder = builder.with_named_provider(name, provider);
     }
@@ -293,12 +358,13 @@ pub async fn build_served(
 pub async fn build(
     context: &Context,
     loaded: &Loaded,
-    resources: CompiledResources,
+    mut resources: CompiledResources,
     models: Models,
     store: Store,
 ) -> Result<Halter, Failure> {
     let mut config = loaded.config.config.clone();
     config.mcp.servers.clear();
+    resources.mcp_servers.clear();
     let builder = builder(context, loaded, resources, models, store).await;
     let builder = builder.with_config(config);
     Ok(builder.build().await?)
@@ -312,8 +378,9 @@ pub async fn build_with_servers(
     resources: CompiledResources,
     models: Models,
 ) -> Result<Halter, Failure> {
+    let servers = project_servers(context, loaded).await?;
     let builder = builder(context, loaded, resources, models, Store::Memory).await;
-    let harness = builder.build().await?;
+    let harness = builder.with_project_servers(servers).build().await?;
     harness.mcp_settled(START_TIMEOUT).await;
     warn_of_servers(context, &harness);
     Ok(harness)
@@ -354,10 +421,8 @@ async fn builder(
     store: Store,
 ) -> HalterBuilder {
     let config = &loaded.config.config;
-    let directory = config.runtime.working_dir.as_deref();
-    let directory = directory.unwrap_or(Path::new("."));
     let trust = trust_store(context);
-    let hooks = HookFiles::find(config, &context.environment, directory, &trust).await;
+    let hooks = HookFiles::find(config, &context.environment, directory(loaded), &trust).await;
     let mut builder = HalterBuilder::new()
         .with_config(config.clone())
         .with_compiled_resources(resources)

@@ -69,3 +69,16 @@ pub const MAX_ANSWER_BYTES: usize = 64 * 1024;
 
 /// Such lines that may wait to be looked at.
 pub const WAITING_ANSWERS: usize = 16;
+
+/// How many changed resources a line names.
+pub const SHOWN_CHANGES: usize = 8;
+
+/// How long `mcp login` waits for its user.
+pub const LOGIN_WAIT: Duration = Duration::from_secs(600);
+
+/// The longest head of a request of a browser that comes back from a login, in
+/// bytes.
+pub const LOGIN_HEAD_BYTES: u64 = 16 * 1024;
+
+/// How long such a request may take.
+pub const LOGIN_HEAD_WAIT: Duration = Duration::from_secs(5);

@@ -8,7 +8,7 @@ use crate::limits::SHUTDOWN_WAIT;
 use crate::signals::Stops;
 use halter::{Approvals, Halter, HalterError, HalterSession, ResourceWatch, SessionInit};
 use halter_config::ModelChoice;
-use halter_protocol::{Budget, ModelId, ModelRole, SessionId};
+use halter_protocol::{Budget, ModelId, ModelRole, SessionId, Turn};
 use halter_runtime::SessionStream;
 use std::num::NonZeroU32;
 use std::path::Path;
@@ -163,6 +163,15 @@ impl Live {
             stops,
             watch: None,
         })
+    }
+
+    /// The turn that a line stands for: that of a skill, a command, or a prompt
+    /// of a server. None for any other line.
+    pub async fn invocation(&self, line: &str) -> Result<Option<Turn>, Failure> {
+        match self.session.invocation(line)? {
+            Some(turn) => Ok(Some(turn)),
+            None => Ok(self.harness.mcp_invocation(line).await?),
+        }
     }
 
     /// Ends everything that the harness keeps open. An earlier recording

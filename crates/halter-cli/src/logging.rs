@@ -8,6 +8,9 @@ use std::io::{self, Write};
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::fmt::MakeWriter;
 
+/// A part of a library that logs codes and what comes with tokens: it is never heard.
+const SECRET_LOGS: &str = "rmcp::transport::auth=off";
+
 /// Starts logging.
 pub fn start(
     globals: &Globals,
@@ -36,12 +39,19 @@ fn filter(globals: &Globals, environment: &Environment) -> Result<EnvFilter, Fai
     let (name, text) = set("HALTER_LOG")
         .or_else(|| set("RUST_LOG"))
         .unwrap_or(("-v", level(globals)));
-    EnvFilter::try_new(text).map_err(|error| {
+    let wrong = |error: &dyn std::fmt::Display| {
         usage(
             format!("{name} is not a log filter: {error}"),
             "set a level such as `info`, or `halter_runtime=debug,warn`",
         )
-    })
+    };
+    let mut filter = EnvFilter::try_new(text).map_err(|error| wrong(&error))?;
+    // What goes wrong with a server is said by `halter_mcp`; the library below it says it again.
+    let quiet = (!text.contains("rmcp")).then_some("rmcp=off");
+    for directive in quiet.into_iter().chain([SECRET_LOGS]) {
+        filter = filter.add_directive(directive.parse().map_err(|error| wrong(&error))?);
+    }
+    Ok(filter)
 }
 
 fn level(globals: &Globals) -> &'static str {

@@ -168,6 +168,7 @@ fn check_together(config: &HarnessConfig, settings: &Settings) -> Result<(), Con
         ("exec.token", exec.token.is_some()),
         ("exec.ca_file", exec.ca_file.is_some()),
         ("exec.container", exec.container.is_some()),
+        ("exec.mounts", !exec.mounts.is_empty()),
     ];
     if exec.backend != ExecBackendChoice::TerminalRuntime
         && let Some((key, _)) = runtime_keys.iter().find(|(_, is_set)| *is_set)
@@ -178,6 +179,14 @@ fn check_together(config: &HarnessConfig, settings: &Settings) -> Result<(), Con
             "set exec.backend = \"terminal-runtime\", or take the line out",
         )
         .at(later_of(["exec.backend", key])));
+    }
+    if !exec.mounts.is_empty() && exec.container.is_none() {
+        return Err(ConfigError::value(
+            "exec.mounts",
+            "is set, but commands do not run in containers",
+            "set exec.container, or take the line out",
+        )
+        .at(later_of(["exec.container", "exec.mounts"])));
     }
     if exec.socket.is_some() && exec.url.is_some() {
         return Err(ConfigError::value(
@@ -195,8 +204,8 @@ struct Resolver<'a> {
 }
 
 impl Resolver<'_> {
-    /// Resolves every path; returns the origin of each root of skills and plugins
-    /// and of each hook file.
+    /// Resolves every path; returns the origin of each root of skills and plugins,
+    /// of each hook file and of each mount.
     fn resolve(
         &self,
         config: &mut HarnessConfig,
@@ -210,6 +219,7 @@ impl Resolver<'_> {
                 &mut config.resources.plugins.roots,
             ),
             ("hooks.files", &mut config.hooks.files),
+            ("exec.mounts", &mut config.exec.mounts),
         ] {
             let from = settings
                 .get(&KeyPath::plain(key))

@@ -56,11 +56,6 @@ pub(crate) fn parse(
     Ok(entries)
 }
 
-/// Whether a table is one of `[mcp.servers.*]`.
-fn is_server_of_tools(table: &KeyPath) -> bool {
-    table.segments().len() == 3 && table.starts_with(&KeyPath::plain("mcp.servers"))
-}
-
 struct Document<'a> {
     file: &'a Path,
     text: &'a str,
@@ -186,17 +181,6 @@ impl Document<'_> {
 
     fn unknown(&self, name: &Spanned<impl AsRef<str>>, prefix: &KeyPath) -> ConfigError {
         let spelled = name.get_ref().as_ref();
-        if is_server_of_tools(prefix) && matches!(spelled, "type" | "url" | "headers") {
-            return ConfigError::refused(
-                "config_mcp_not_built",
-                format!(
-                    "`{}`: servers over HTTP are not built yet",
-                    prefix.child(spelled)
-                ),
-                "use a `command`, which needs none of `type`, `url` and `headers`",
-            )
-            .at(Some(self.at(name.span())));
-        }
         let siblings = keys::children(prefix);
         let elsewhere = keys::homes_of(spelled);
         let hint = match (

@@ -116,6 +116,7 @@ fn meaning(spec: &KeySpec) -> Option<&'static str> {
         "exec.backend" => "what runs commands",
         "exec.token" => "the runtime is shown this token instead of yours",
         "exec.ca_file" => "runtimes that its authorities vouch for are trusted",
+        "exec.mounts" => "commands in containers see what is there",
         "exec.container" => "commands run in containers of this image",
         "exec.socket" | "exec.url" => {
             "commands, with what they see of your environment, go to who listens there"
@@ -124,6 +125,8 @@ fn meaning(spec: &KeySpec) -> Option<&'static str> {
         "mcp.servers.<name>.command" | "mcp.servers.<name>.args" => {
             "this program is started, outside of any sandbox"
         }
+        "mcp.servers.<name>.url" => "what its tools are given goes to this address",
+        "mcp.servers.<name>.headers_from_env" => "variables of yours that it is sent",
         "tools.web_search.url" => "your searches and your key for them go to this address",
         "tools.web_search.api_key" => "searches use this key instead of yours",
         "sessions.sqlite_path" => "a database is written there",

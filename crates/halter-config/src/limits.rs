@@ -38,6 +38,9 @@ pub const MAX_PROVIDER_NAME_BYTES: usize = 64;
 /// The longest deadline of a server of tools, in seconds (one day).
 pub const MAX_MCP_TIMEOUT_SECS: f64 = 86_400.0;
 
+/// The most servers of tools that one file in the public format may describe.
+pub const MAX_MCP_FILE_SERVERS: usize = 64;
+
 /// The highest price of a million tokens, in US dollars.
 pub const MAX_PRICE_DOLLARS: f64 = 1_000_000.0;
 

@@ -14,7 +14,7 @@ use crate::error::ConfigError;
 use crate::limits::{CONFIG_LOCK_WAIT, MAX_CONFIG_FILE_BYTES};
 use crate::lock::lock_within;
 use crate::project::read_named;
-use crate::schema::McpServerTable;
+use crate::schema::{McpServerTable, McpTransport};
 
 /// What a file that does not exist yet starts with.
 const NEW_FILE: &str = "version = 1\n";
@@ -134,6 +134,14 @@ fn server_table(server: &McpServerTable) -> Table {
     let mut table = Table::new();
     table.decor_mut().set_prefix("\n");
     let list = |items: &[String]| toml_edit::value(items.iter().collect::<Array>());
+    match server.transport {
+        McpTransport::Stdio => {}
+        McpTransport::Http => _ = table.insert("type", toml_edit::value("http")),
+        McpTransport::Sse => _ = table.insert("type", toml_edit::value("sse")),
+    }
+    if let Some(url) = &server.url {
+        table.insert("url", toml_edit::value(url));
+    }
     if let Some(command) = &server.command {
         table.insert("command", toml_edit::value(command));
     }
@@ -152,12 +160,26 @@ fn server_table(server: &McpServerTable) -> Table {
             toml_edit::value(directory.to_string_lossy().as_ref()),
         );
     }
-    if !server.env.is_empty() {
-        let mut inline = toml_edit::InlineTable::new();
-        for (name, value) in &server.env {
-            inline.insert(name, value.as_str().into());
+    for (key, pairs) in [
+        ("headers", &server.headers),
+        ("headers_from_env", &server.headers_from_env),
+        ("env", &server.env),
+    ] {
+        if !pairs.is_empty() {
+            let mut inline = toml_edit::InlineTable::new();
+            for (name, value) in pairs {
+                inline.insert(name, value.as_str().into());
+            }
+            table.insert(key, toml_edit::value(inline));
         }
-        table.insert("env", toml_edit::value(inline));
+    }
+    if let Some(client) = &server.oauth.client_id {
+        let mut inline = toml_edit::InlineTable::new();
+        inline.insert("client_id", client.as_str().into());
+        if let Some(secret) = &server.oauth.client_secret {
+            inline.insert("client_secret", secret.as_str().into());
+        }
+        table.insert("oauth", toml_edit::value(inline));
     }
     for (key, seconds) in [
         ("timeout_secs", server.timeout_secs),
@@ -166,6 +188,9 @@ fn server_table(server: &McpServerTable) -> Table {
         if let Some(seconds) = seconds {
             table.insert(key, toml_edit::value(seconds));
         }
+    }
+    if server.sandbox {
+        table.insert("sandbox", toml_edit::value(true));
     }
     if server.required {
         table.insert("required", toml_edit::value(true));
@@ -366,6 +391,19 @@ mod tests {
         assert!(!replaced.contains("TOKEN"), "{replaced}");
         assert_eq!(without_server(&replaced, "other"), None);
         assert_eq!(without_server(&replaced, "files").as_deref(), Some(before));
+        let mut remote = McpServerTable {
+            transport: McpTransport::Http,
+            url: Some("https://a.example/mcp".to_owned()),
+            ..McpServerTable::default()
+        };
+        remote
+            .headers
+            .insert("X-Key".to_owned(), "${KEY}".to_owned());
+        assert_eq!(
+            with_server(before, "docs", &remote).unwrap(),
+            "# mine\nversion = 1\n\n[mcp.servers.docs]\ntype = \"http\"\n\
+             url = \"https://a.example/mcp\"\nheaders = { X-Key = \"${KEY}\" }\n"
+        );
     }
 
     #[test]

@@ -10,6 +10,7 @@ use tokio_util::sync::CancellationToken;
 use crate::error::ExecError;
 use crate::exit::{ExitStatus, ResourceUsage};
 use crate::output::{CapturedOutput, OutputSink, Pump};
+use crate::pause::DeadlinePause;
 use crate::process::{Command, Process};
 use crate::sandbox::Sandbox;
 use crate::streams::ProcessStreams;
@@ -56,12 +57,12 @@ pub(crate) enum Stop {
 /// The first of: the command ends, its deadline passes, it is cancelled.
 pub(crate) async fn first_stop(
     ended: impl Future<Output = ()>,
-    deadline: Option<Duration>,
+    (deadline, pause): (Option<Duration>, &DeadlinePause),
     cancel: &CancellationToken,
 ) -> Stop {
     let late = async {
         match deadline {
-            Some(deadline) => tokio::time::sleep(deadline).await,
+            Some(deadline) => pause.sleep(deadline).await,
             None => std::future::pending().await,
         }
     };
@@ -120,7 +121,11 @@ async fn run_process(
     );
 
     let stop = pump
-        .run_until(first_stop(process.exited(), spec.deadline, cancel))
+        .run_until(first_stop(
+            process.exited(),
+            (spec.deadline, &DeadlinePause::default()),
+            cancel,
+        ))
         .await;
     if stop != Stop::Ended {
         pump.run_until(process.terminate(spec.grace)).await;

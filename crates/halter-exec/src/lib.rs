@@ -15,6 +15,7 @@
 //! | a process by handle | [`Process`] |
 //! | confinement and limits | [`SandboxSpec`], [`isolation_ladder`] |
 //! | a pseudo-terminal | [`Terminal`] |
+//! | a program that serves, kept running | [`supervise`] |
 //! | look at or kill a tree | [`list_descendants`], [`kill_tree`] |
 //! | to host commands yourself, as a daemon does | [`host`] |
 
@@ -28,12 +29,14 @@ mod launch;
 pub mod limits;
 mod nonce;
 mod output;
+mod pause;
 mod process;
 mod sandbox;
 mod shell;
 mod spawn;
 mod spool;
 mod streams;
+pub mod supervise;
 mod sys;
 mod terminal;
 mod tree;
@@ -46,6 +49,7 @@ pub use output::{
     CapturedOutput, ChannelSink, OutputChunk, OutputLimits, OutputPipe, OutputSink, OutputStream,
     SpoolFile, SpoolSettings, Utf8Decoder, channel,
 };
+pub use pause::{DeadlinePause, HeldDeadline};
 pub use process::{Command, Process, Stdin};
 pub use sandbox::{
     Containment, ContainmentRung, FileAccess, FileRule, IsolationLevel, LevelState, LimitHits,

@@ -73,6 +73,26 @@ pub const SHELL_ANSWER_LOOK: Duration = Duration::from_secs(1);
 /// Time a persistent shell gets to leave by itself when it is closed.
 pub const SHELL_CLOSE_GRACE: Duration = Duration::from_millis(500);
 
+/// Bytes of what a supervised program wrote to standard error that are kept, to be told
+/// when it fails.
+pub const LAST_WORDS_BYTES: usize = 4 * 1024;
+
+/// How long a supervised program has to end by itself once its input has ended, and again
+/// once it was told to.
+pub const STOP_GRACE: Duration = Duration::from_secs(2);
+
+/// The pause before a supervised program is started again; it doubles each time.
+pub const RESTART_DELAY: Duration = Duration::from_millis(500);
+
+/// The longest pause before a supervised program is started again.
+pub const RESTART_DELAY_MAX: Duration = Duration::from_secs(30);
+
+/// How often a supervised program is started again that fails each time.
+pub const RESTARTS: u32 = 5;
+
+/// A supervised program that was usable for so long has not failed in a row.
+pub const RESTART_STABLE: Duration = Duration::from_secs(60);
+
 /// Bytes of a process's command line shown in a process list.
 pub const MAX_COMMAND_LINE_BYTES: usize = 4096;
 

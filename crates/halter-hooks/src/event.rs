@@ -100,6 +100,11 @@ impl HookEventName {
         )
     }
 
+    /// True for events about one call of a tool.
+    pub fn is_about_a_call(self) -> bool {
+        self.matcher_field() == Some("tool_name")
+    }
+
     /// The payload field a matcher looks at, if the event has one.
     pub const fn matcher_field(self) -> Option<&'static str> {
         match self {

@@ -213,6 +213,32 @@ impl Hooks {
         Ok(all)
     }
 
+    /// The hooks of some events.
+    #[must_use]
+    pub fn only(&self, wanted: impl Fn(HookEventName) -> bool) -> Self {
+        let entries = self.entries.iter();
+        let entries = entries.filter(|entry| wanted(entry.hook.event));
+        Self {
+            entries: entries.cloned().collect(),
+        }
+    }
+
+    /// The hooks as they hold in a subagent, whose work ends with the event
+    /// `SubagentStop`: those for `Stop` run then.
+    #[must_use]
+    pub fn for_subagent(&self) -> Self {
+        let mut hooks = Self::new();
+        for entry in &self.entries {
+            let mut hook = entry.hook.clone();
+            if hook.event == HookEventName::Stop {
+                Arc::make_mut(&mut hook).event = HookEventName::SubagentStop;
+            }
+            // There is room: they are as many as before.
+            let _ = hooks.insert(entry.plugin_id.clone(), entry.order, hook);
+        }
+        hooks
+    }
+
     /// How many hooks there are.
     pub fn len(&self) -> usize {
         self.entries.len()
@@ -227,6 +253,19 @@ impl Hooks {
     /// need not build a payload nobody reads.
     pub fn listens_to(&self, event: HookEventName) -> bool {
         self.entries.iter().any(|entry| entry.hook.event == event)
+    }
+
+    /// True if a hook is bound to the event and its matcher takes this tool,
+    /// whatever its other conditions.
+    pub fn listens_to_call(&self, event: HookEventName, tool: &str) -> bool {
+        let mut entries = self.entries.iter();
+        entries.any(|entry| entry.applies_to(event, Some(tool)))
+    }
+
+    /// True if handlers of files are bound to the event.
+    pub fn runs_files(&self, event: HookEventName) -> bool {
+        let mut bound = self.entries.iter().filter(|it| it.hook.event == event);
+        bound.any(|entry| entry.hook.file().is_some())
     }
 
     /// All hooks, in the order they run; those of one file layer side by side.

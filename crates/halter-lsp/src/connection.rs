@@ -3,8 +3,7 @@
 use crate::framing::{MessageReader, framed};
 use crate::limits::{KNOWN_FILES, OPEN_REQUESTS, OUTGOING_MESSAGES};
 use crate::place;
-use halter_exec::OutputPipe;
-use halter_exec::host::InputSpool;
+use halter_exec::supervise::{ProgramInput, ProgramOutput};
 use serde_json::{Value, json};
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -50,8 +49,8 @@ struct Shared {
 impl Connection {
     /// Takes the streams of a server. `ended` fires when either breaks.
     pub fn new(
-        input: InputSpool,
-        output: OutputPipe,
+        input: ProgramInput,
+        output: ProgramOutput,
         settings: Option<Value>,
         root: String,
         ended: CancellationToken,
@@ -276,11 +275,11 @@ fn section_of(settings: Option<&Value>, section: &str) -> Value {
     found.cloned().unwrap_or_default()
 }
 
-async fn write(input: InputSpool, mut queue: mpsc::Receiver<Vec<u8>>, ended: CancellationToken) {
+async fn write(input: ProgramInput, mut queue: mpsc::Receiver<Vec<u8>>, ended: CancellationToken) {
     let hand_over = async {
         while let Some(message) = queue.recv().await {
             for piece in message.chunks(PIECE_BYTES) {
-                if input.write(None, piece).await.is_err() {
+                if input.write(piece).await.is_err() {
                     return;
                 }
             }
@@ -288,12 +287,12 @@ async fn write(input: InputSpool, mut queue: mpsc::Receiver<Vec<u8>>, ended: Can
         input.end();
     };
     tokio::select! {
-        ((), _) = async { tokio::join!(hand_over, input.pump()) } => {}
+        () = hand_over => {}
         () = ended.cancelled() => {}
     }
 }
 
-async fn read(mut output: OutputPipe, connection: Connection, ended: CancellationToken) {
+async fn read(mut output: ProgramOutput, connection: Connection, ended: CancellationToken) {
     let mut reader = MessageReader::default();
     'streaming: loop {
         let chunk = tokio::select! {

@@ -15,9 +15,6 @@ pub const OUTGOING_MESSAGES: usize = 64;
 /// Requests to a server that may wait for an answer.
 pub const OPEN_REQUESTS: usize = 64;
 
-/// Bytes at the end of what a server wrote to standard error that are kept.
-pub const LAST_WORDS_BYTES: usize = 4 * 1024;
-
 /// How long a server may take to start, unless its settings say otherwise.
 pub const START_WAIT: Duration = Duration::from_secs(30);
 
@@ -36,15 +33,6 @@ pub const EDIT_WAIT: Duration = Duration::from_secs(5);
 
 /// How long a server may take to end after it was asked to.
 pub const STOP_WAIT: Duration = Duration::from_secs(2);
-
-/// Times in a row that a server is started again.
-pub const RESTARTS: u32 = 3;
-
-/// The pause before the first of them; each later one is twice as long.
-pub const RESTART_DELAY: Duration = Duration::from_secs(2);
-
-/// A server that ran for so long has not failed in a row.
-pub const RESTART_STABLE: Duration = Duration::from_secs(60);
 
 /// Bytes of a file that is sent to a server.
 pub const DOCUMENT_BYTES: u64 = 2 * 1024 * 1024;

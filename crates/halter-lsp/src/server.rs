@@ -2,10 +2,11 @@
 
 use crate::connection::{Connection, Published};
 use crate::error::LspError;
-use crate::limits::{LAST_WORDS_BYTES, OPEN_DOCUMENTS, REQUEST_WAIT, STOP_WAIT};
+use crate::limits::{OPEN_DOCUMENTS, REQUEST_WAIT, STOP_WAIT};
 use crate::place::{Columns, uri_of};
 use crate::settings::ServerSettings;
-use halter_exec::{Command, Environment, ExecError, OutputPipe, Process, find_program};
+use halter_exec::Environment;
+use halter_exec::supervise::{Guard, LastWords, Program, ProgramSettings, Started};
 use indexmap::IndexMap;
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
@@ -22,7 +23,7 @@ pub(crate) struct LanguageServer {
     connection: Connection,
     columns: Columns,
     documents: Mutex<IndexMap<PathBuf, Document>>,
-    said: Arc<Mutex<Vec<u8>>>,
+    said: LastWords,
     /// Fires when it has ended, or shall.
     ended: CancellationToken,
     keeper: Mutex<Option<JoinHandle<()>>>,
@@ -39,34 +40,38 @@ pub(crate) struct Document {
 }
 
 impl LanguageServer {
-    /// Starts a server for a directory and shakes hands with it.
+    /// Starts a server for a directory and shakes hands with it. It ends with
+    /// this program, however that ends.
     pub async fn start(
         settings: &ServerSettings,
-        environment: Environment,
+        mut environment: Environment,
         root: &Path,
+        guard: Arc<Guard>,
     ) -> Result<Self, LspError> {
         let name = settings.name.clone();
-        let failed = |source: ExecError| LspError::Start {
+        let (mark, value) = guard.mark();
+        environment.set(mark, value);
+        let started = Program::start(&ProgramSettings {
+            program: settings.command.clone().into(),
+            arguments: settings.arguments.iter().map(Into::into).collect(),
+            environment,
+            directory: root.to_owned(),
+            sandbox: None,
+        });
+        let Started {
+            program,
+            input,
+            output,
+        } = started.map_err(|source| LspError::Start {
             name: name.clone(),
             source: Arc::new(source),
-        };
-        let program = settings.program();
-        let found = find_program(program.as_os_str(), &environment, root).map_err(failed)?;
-        let command = Command::new(found, root)
-            .args(settings.arguments.iter().map(String::as_str))
-            .environment(environment)
-            .streamed_stdin();
-        let (process, streams) = Process::spawn(&command).map_err(failed)?;
-        let lost = || failed(ExecError::StatusLost { pid: process.pid() });
-        let input = streams.stdin.ok_or_else(lost)?;
-        let errors = streams.stderr.ok_or_else(lost)?;
-        let said = Arc::new(Mutex::new(Vec::new()));
+        })?;
+        let said = program.last_words();
         let ended = CancellationToken::new();
-        tokio::spawn(listen(errors, said.clone()));
         let uri = uri_of(root).unwrap_or_default();
         let told = settings.settings.clone();
-        let connection = Connection::new(input, streams.stdout, told, uri.clone(), ended.clone());
-        let keeper = tokio::spawn(keep(process, ended.clone()));
+        let connection = Connection::new(input, output, told, uri.clone(), ended.clone());
+        let keeper = tokio::spawn(keep(program, ended.clone(), guard));
         let mut server = Self {
             name,
             connection,
@@ -77,7 +82,14 @@ impl LanguageServer {
             keeper: Mutex::new(Some(keeper)),
             started: Instant::now(),
         };
-        let capabilities = server.initialize(settings, &uri).await?;
+        let capabilities = match server.initialize(settings, &uri).await {
+            // The end of a stream may be seen before the last words are.
+            Err(LspError::Ended { .. }) => {
+                server.collected().await;
+                return Err(server.gone());
+            }
+            other => other?,
+        };
         server.columns = Columns::chosen(&capabilities);
         Ok(server)
     }
@@ -148,10 +160,9 @@ impl LanguageServer {
 
     /// Why it is of no use any more.
     pub fn gone(&self) -> LspError {
-        let said = self.said.lock().unwrap_or_else(PoisonError::into_inner);
         LspError::Ended {
             name: self.name.clone(),
-            last_words: String::from_utf8_lossy(&said).trim().to_owned(),
+            last_words: self.said.text(),
         }
     }
 
@@ -272,6 +283,11 @@ impl LanguageServer {
         };
         let _ = tokio::time::timeout(STOP_WAIT, farewell).await;
         self.ended.cancel();
+        self.collected().await;
+    }
+
+    /// Returns when it has ended, with all it started.
+    async fn collected(&self) {
         let keeper = {
             let mut keeper = self.keeper.lock().unwrap_or_else(PoisonError::into_inner);
             keeper.take()
@@ -289,23 +305,14 @@ impl Drop for LanguageServer {
     }
 }
 
-/// Owns the process. When it ends, or shall, so does all it has started.
-async fn keep(mut process: Process, ended: CancellationToken) {
+/// Owns the program. When it ends, or shall, so does all it has started.
+async fn keep(program: Program, ended: CancellationToken, guard: Arc<Guard>) {
     tokio::select! {
-        () = process.exited() => {}
-        () = ended.cancelled() => process.terminate(STOP_WAIT).await,
+        () = program.ended() => {}
+        () = ended.cancelled() => {}
     }
-    // Kills what it left behind.
-    let _ = process.wait().await;
+    // The connection lets go of its input.
     ended.cancel();
-}
-
-/// Keeps the end of what is said on standard error.
-async fn listen(mut errors: OutputPipe, said: Arc<Mutex<Vec<u8>>>) {
-    while let Ok(Some(chunk)) = errors.read().await {
-        let mut said = said.lock().unwrap_or_else(PoisonError::into_inner);
-        said.extend_from_slice(&chunk);
-        let surplus = said.len().saturating_sub(LAST_WORDS_BYTES);
-        said.drain(..surplus);
-    }
+    program.stop().await;
+    drop(guard);
 }

@@ -2,7 +2,7 @@
 //! first looked at.
 
 use crate::error::LspError;
-use crate::limits::{DOCUMENT_BYTES, RESTART_DELAY, RESTART_STABLE, RESTARTS};
+use crate::limits::DOCUMENT_BYTES;
 use crate::server::{Document, LanguageServer};
 use crate::settings::ServerSettings;
 use anyhow::{Context as _, bail};
@@ -10,6 +10,7 @@ use async_trait::async_trait;
 use futures::FutureExt as _;
 use futures::future::{BoxFuture, Shared};
 use halter_exec::Environment;
+use halter_exec::supervise::{Backoff, Guard};
 use halter_tools::{ToolContext, ToolSessionState};
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -22,13 +23,15 @@ type Starting = Shared<BoxFuture<'static, Result<Arc<LanguageServer>, LspError>>
 #[derive(Default)]
 pub(crate) struct LanguageServers {
     slots: Mutex<HashMap<usize, Slot>>,
+    /// Watches over all of them, from the first that is started.
+    guard: Mutex<Option<Arc<Guard>>>,
 }
 
 struct Slot {
     starting: Starting,
     since: Instant,
-    /// How often in a row it failed before this start.
-    failures: u32,
+    /// Counts how often in a row it failed before this start.
+    backoff: Backoff,
 }
 
 /// A file that a server was shown.
@@ -63,6 +66,18 @@ impl LanguageServers {
         self.slots.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    fn guard(&self, settings: &ServerSettings) -> Result<Arc<Guard>, LspError> {
+        let mut guard = self.guard.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(guard) = &*guard {
+            return Ok(Arc::clone(guard));
+        }
+        let started = Guard::start().map_err(|source| LspError::Start {
+            name: settings.name.clone(),
+            source: Arc::new(source),
+        })?;
+        Ok(Arc::clone(guard.insert(Arc::new(started))))
+    }
+
     /// The server at a place in the settings, started if it does not run. It
     /// goes on starting if the future is dropped.
     async fn server(
@@ -73,18 +88,19 @@ impl LanguageServers {
     ) -> Result<Arc<LanguageServer>, LspError> {
         let starting = {
             let mut slots = self.slots();
-            let failures = match slots.get(&index) {
-                None => Ok(0),
+            let backoff = match slots.get(&index) {
+                None => Ok(Backoff::default()),
                 Some(slot) => slot.next_start(settings),
             };
-            match failures {
+            match backoff {
                 Err(Usable::Now) => {}
                 Err(Usable::Never(error)) => return Err(error),
-                Ok(failures) => {
+                Ok(backoff) => {
+                    let guard = self.guard(settings)?;
                     let slot = Slot {
-                        starting: start(settings.clone(), context),
+                        starting: start(settings.clone(), context, guard),
                         since: Instant::now(),
-                        failures,
+                        backoff,
                     };
                     slots.insert(index, slot);
                 }
@@ -116,6 +132,12 @@ impl LanguageServers {
             }
             .into());
         };
+        if context.policy.door().is_elsewhere() {
+            bail!(
+                "language servers run on this machine, and the files of the session are where its \
+                 commands run; check them with a command"
+            );
+        }
         let (policy, asked) = (context.policy.clone(), path.to_owned());
         let read = tokio::task::spawn_blocking(move || {
             let mut file = policy.door().open_read(&asked)?;
@@ -152,8 +174,8 @@ enum Usable {
 }
 
 impl Slot {
-    /// With how many failures to start it again, or why not.
-    fn next_start(&self, settings: &ServerSettings) -> Result<u32, Usable> {
+    /// With which count of failures to start it again, or why not.
+    fn next_start(&self, settings: &ServerSettings) -> Result<Backoff, Usable> {
         let Some(started) = self.starting.peek() else {
             return Err(Usable::Now);
         };
@@ -162,31 +184,27 @@ impl Slot {
             Ok(server) => (server.gone(), server.age()),
             Err(error) => (error.clone(), std::time::Duration::ZERO),
         };
-        let before = match lived >= RESTART_STABLE {
-            true => 0,
-            false => self.failures,
-        };
         let (name, last) = (settings.name.clone(), failure.to_string());
-        if before >= RESTARTS {
+        let mut backoff = self.backoff;
+        let Some(pause) = backoff.next_delay(lived) else {
             return Err(Usable::Never(LspError::GivenUp {
                 name,
-                failures: before + 1,
+                failures: backoff.failures() + 1,
                 last,
             }));
-        }
-        let pause = RESTART_DELAY.saturating_mul(1 << before.min(16));
+        };
         match pause.checked_sub(self.since.elapsed()) {
             Some(after) if !after.is_zero() => {
                 Err(Usable::Never(LspError::Paused { name, after, last }))
             }
-            _ => Ok(before + 1),
+            _ => Ok(backoff),
         }
     }
 }
 
 /// Starts a server in a task of its own, so that whoever is tired of waiting
 /// does not stop it.
-fn start(settings: ServerSettings, context: &ToolContext) -> Starting {
+fn start(settings: ServerSettings, context: &ToolContext, guard: Arc<Guard>) -> Starting {
     let mut environment = Environment::new();
     for (name, value) in context.tool_sessions.base_environment().iter() {
         environment.set(name, value);
@@ -197,7 +215,7 @@ fn start(settings: ServerSettings, context: &ToolContext) -> Starting {
     let root = context.working_dir.clone();
     let name = settings.name.clone();
     let started = tokio::spawn(async move {
-        LanguageServer::start(&settings, environment, &root)
+        LanguageServer::start(&settings, environment, &root, guard)
             .await
             .map(Arc::new)
     });
@@ -217,8 +235,9 @@ fn start(settings: ServerSettings, context: &ToolContext) -> Starting {
 mod tests {
     use super::*;
     use serde_json::json;
+    use std::time::Duration;
 
-    fn failed(failures: u32) -> Slot {
+    fn failed(backoff: Backoff) -> Slot {
         let error = LspError::Ended {
             name: "demo:x".to_owned(),
             last_words: "no license".to_owned(),
@@ -228,7 +247,7 @@ mod tests {
         Slot {
             starting,
             since: Instant::now(),
-            failures,
+            backoff,
         }
     }
 
@@ -236,19 +255,22 @@ mod tests {
     async fn a_server_that_fails_is_started_again_later_and_later() {
         let entry = json!({"command": "x", "extensionToLanguage": {".x": "x"}});
         let settings = ServerSettings::parse("demo:x", &entry, Path::new("/")).unwrap();
-        for failures in 0..RESTARTS {
-            let slot = failed(failures);
-            let pause = RESTART_DELAY * 2_u32.pow(failures);
-            tokio::time::advance(pause - std::time::Duration::from_millis(1)).await;
+        let mut backoff = Backoff::default();
+        loop {
+            let slot = failed(backoff);
+            let Some(pause) = backoff.next_delay(Duration::ZERO) else {
+                break;
+            };
+            tokio::time::advance(pause - Duration::from_millis(1)).await;
             let Err(Usable::Never(error)) = slot.next_start(&settings) else {
                 panic!("it may start");
             };
             assert_eq!(error.code(), "lsp_paused");
-            tokio::time::advance(std::time::Duration::from_millis(1)).await;
-            assert!(matches!(slot.next_start(&settings), Ok(next) if next == failures + 1));
+            tokio::time::advance(Duration::from_millis(1)).await;
+            assert!(matches!(slot.next_start(&settings), Ok(next) if next == backoff));
         }
-        let slot = failed(RESTARTS);
-        tokio::time::advance(RESTART_STABLE * 100).await;
+        let slot = failed(backoff);
+        tokio::time::advance(Duration::from_secs(3600)).await;
         let Err(Usable::Never(error)) = slot.next_start(&settings) else {
             panic!("it may start");
         };

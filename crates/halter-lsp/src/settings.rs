@@ -5,7 +5,7 @@ use crate::limits::{START_WAIT, START_WAIT_MAX};
 use indexmap::IndexMap;
 use serde::Deserialize;
 use serde_json::Value;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Duration;
 
 /// Stands for the directory of the plugin.
@@ -112,11 +112,6 @@ impl ServerSettings {
             .iter()
             .find(known)
             .map(|(_, language)| language.as_str())
-    }
-
-    /// The program, for messages.
-    pub fn program(&self) -> PathBuf {
-        PathBuf::from(&self.command)
     }
 }
 

@@ -8,6 +8,8 @@ use crate::limits::*;
 use crate::server::LanguageServer;
 use crate::settings::ServerSettings;
 use halter_exec::Environment;
+use halter_exec::limits::LAST_WORDS_BYTES;
+use halter_exec::supervise::Guard;
 use serde_json::json;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -29,7 +31,12 @@ fn environment() -> Environment {
 }
 
 async fn start(kind: &str) -> Result<LanguageServer, LspError> {
-    LanguageServer::start(&settings(kind), environment(), Path::new("/")).await
+    start_as(&settings(kind)).await
+}
+
+async fn start_as(settings: &ServerSettings) -> Result<LanguageServer, LspError> {
+    let guard = Arc::new(Guard::start().unwrap());
+    LanguageServer::start(settings, environment(), Path::new("/"), guard).await
 }
 
 fn file(number: usize) -> PathBuf {
@@ -88,12 +95,14 @@ async fn so_many_files_are_open_and_the_oldest_is_closed() {
 async fn a_server_that_ends_leaves_its_last_words() {
     let error = start("crashing").await.err().unwrap();
     assert_eq!(error.code(), "lsp_ended");
-    // The end of a stream may be seen before the last words are.
     let told = error.to_string();
-    assert!(told.contains("demo:x"), "{told}");
+    assert!(
+        told.contains("demo:x") && told.contains("no license found"),
+        "{told}"
+    );
     let mut settings = settings("good");
     settings.command = "no-such-server".to_owned();
-    let error = LanguageServer::start(&settings, environment(), Path::new("/")).await;
+    let error = start_as(&settings).await;
     assert_eq!(error.err().unwrap().code(), "lsp_start_failed");
 }
 
@@ -105,12 +114,11 @@ async fn last_words_are_the_last_ones() {
         LAST_WORDS_BYTES * 4
     );
     settings.arguments = vec!["-c".to_owned(), flood];
-    let Err(LspError::Ended { last_words, .. }) =
-        LanguageServer::start(&settings, environment(), Path::new("/")).await
-    else {
+    let Err(LspError::Ended { last_words, .. }) = start_as(&settings).await else {
         panic!("it went on");
     };
     assert!(last_words.len() <= LAST_WORDS_BYTES);
+    assert!(last_words.ends_with("the end"), "{last_words}");
 }
 
 #[tokio::test(start_paused = true)]

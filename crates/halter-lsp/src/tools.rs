@@ -12,7 +12,9 @@ use halter_protocol::{Action, ToolCapabilities, ToolConcurrency, ToolResult};
 use halter_tools::{Tool, ToolContext, TypedTool, typed};
 use schemars::JsonSchema;
 use serde::Deserialize;
+use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
+use std::marker::PhantomData;
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -30,13 +32,81 @@ pub fn language_tools(servers: &Arc<[ServerSettings]>) -> Vec<Arc<dyn Tool>> {
         return Vec::new();
     }
     vec![
-        typed(DiagnosticsTool(servers.clone())),
-        typed(DefinitionTool(servers.clone())),
-        typed(ReferencesTool(servers.clone())),
+        typed(LanguageTool::<Diagnostics>::new(servers)),
+        typed(LanguageTool::<Definition>::new(servers)),
+        typed(LanguageTool::<References>::new(servers)),
     ]
 }
 
-/// Errors and warnings that the language server finds in a file, as it is now.
+/// What one of the tools asks of a server.
+#[async_trait]
+trait LanguageQuestion: Send + Sync + 'static {
+    type Input: DeserializeOwned + JsonSchema + Send;
+    const NAME: &'static str;
+    const SUMMARY: &'static str;
+    const DESCRIPTION: &'static str;
+
+    async fn ask(
+        servers: &[ServerSettings],
+        context: &ToolContext,
+        input: Self::Input,
+    ) -> anyhow::Result<Value>;
+}
+
+struct LanguageTool<Q> {
+    servers: Arc<[ServerSettings]>,
+    question: PhantomData<fn() -> Q>,
+}
+
+impl<Q> LanguageTool<Q> {
+    fn new(servers: &Arc<[ServerSettings]>) -> Self {
+        Self {
+            servers: servers.clone(),
+            question: PhantomData,
+        }
+    }
+}
+
+#[async_trait]
+impl<Q: LanguageQuestion> TypedTool for LanguageTool<Q> {
+    type Input = Q::Input;
+    const NAME: &'static str = Q::NAME;
+    const SUMMARY: Option<&'static str> = Some(Q::SUMMARY);
+    // What is wrong with a changed file is told with the change.
+    const RARE: bool = true;
+
+    fn description(&self) -> String {
+        Q::DESCRIPTION.to_owned()
+    }
+
+    fn concurrency(&self) -> ToolConcurrency {
+        ToolConcurrency::ReadOnly
+    }
+
+    fn capabilities(&self) -> ToolCapabilities {
+        LOOKS
+    }
+
+    fn actions(&self, input: &Value) -> Vec<Action> {
+        let path = input.get("path").and_then(Value::as_str);
+        let reads = path.map(|path| Action::Read {
+            path: spelled(path),
+        });
+        reads.into_iter().collect()
+    }
+
+    async fn run(&self, context: ToolContext, input: Q::Input) -> anyhow::Result<ToolResult> {
+        tokio::select! {
+            answer = Q::ask(&self.servers, &context, input) => Ok(ToolResult::json(answer?)),
+            () = context.cancel.cancelled() => {
+                context.check_cancelled()?;
+                bail!("the call was cancelled")
+            }
+        }
+    }
+}
+
+/// A file.
 #[derive(Deserialize, JsonSchema)]
 pub(crate) struct DiagnosticsInput {
     /// The file, absolute or relative to the working directory.
@@ -58,81 +128,46 @@ pub(crate) struct PlaceInput {
     column: Option<NonZeroUsize>,
 }
 
-struct DiagnosticsTool(Arc<[ServerSettings]>);
-struct DefinitionTool(Arc<[ServerSettings]>);
-struct ReferencesTool(Arc<[ServerSettings]>);
+struct Diagnostics;
+struct Definition;
+struct References;
 
 fn spelled(text: &str) -> PathBuf {
     unescape_path(text).unwrap_or_else(|_| PathBuf::from(text))
 }
 
-fn reads(input: &Value) -> Vec<Action> {
-    let path = input.get("path").and_then(Value::as_str);
-    path.map(|path| Action::Read {
-        path: spelled(path),
-    })
-    .into_iter()
-    .collect()
-}
-
-/// What was asked, or that it was cancelled.
-async fn unless_cancelled<T>(
-    context: &ToolContext,
-    work: impl Future<Output = anyhow::Result<T>>,
-) -> anyhow::Result<T> {
-    tokio::select! {
-        done = work => done,
-        () = context.cancel.cancelled() => {
-            context.check_cancelled()?;
-            bail!("the call was cancelled")
-        }
-    }
-}
-
 #[async_trait]
-impl TypedTool for DiagnosticsTool {
+impl LanguageQuestion for Diagnostics {
     type Input = DiagnosticsInput;
     const NAME: &'static str = "diagnostics";
+    const SUMMARY: &'static str = "errors in a file";
+    const DESCRIPTION: &'static str =
+        "Errors and warnings that the language server finds in a file, as it is now.";
 
-    fn concurrency(&self) -> ToolConcurrency {
-        ToolConcurrency::ReadOnly
-    }
-
-    fn capabilities(&self) -> ToolCapabilities {
-        LOOKS
-    }
-
-    fn actions(&self, input: &Value) -> Vec<Action> {
-        reads(input)
-    }
-
-    async fn run(
-        &self,
-        context: ToolContext,
+    async fn ask(
+        servers: &[ServerSettings],
+        context: &ToolContext,
         input: DiagnosticsInput,
-    ) -> anyhow::Result<ToolResult> {
-        unless_cancelled(&context, async {
-            let servers = LanguageServers::of(&context)?;
-            let shown = servers
-                .show(&self.0, &context, &spelled(&input.path))
-                .await?;
-            let said = shown
-                .server
-                .diagnostics(&shown.path, &shown.document, DIAGNOSTICS_WAIT);
-            let Some(said) = said.await? else {
-                let seconds = DIAGNOSTICS_WAIT.as_secs();
-                bail!(
-                    "the language server said nothing about '{}' within {seconds} s; ask again",
-                    input.path
-                );
-            };
-            let mut told = told(&said);
-            if let Some(fields) = told.as_object_mut() {
-                fields.shift_insert(0, "path".to_owned(), json!(input.path));
-            }
-            Ok(ToolResult::json(told))
-        })
-        .await
+    ) -> anyhow::Result<Value> {
+        let session = LanguageServers::of(context)?;
+        let shown = session
+            .show(servers, context, &spelled(&input.path))
+            .await?;
+        let said = shown
+            .server
+            .diagnostics(&shown.path, &shown.document, DIAGNOSTICS_WAIT);
+        let Some(said) = said.await? else {
+            let seconds = DIAGNOSTICS_WAIT.as_secs();
+            bail!(
+                "the language server said nothing about '{}' within {seconds} s; ask again",
+                input.path
+            );
+        };
+        let mut told = told(&said);
+        if let Some(fields) = told.as_object_mut() {
+            fields.shift_insert(0, "path".to_owned(), json!(input.path));
+        }
+        Ok(told)
     }
 }
 
@@ -181,75 +216,49 @@ pub(crate) fn told(published: &Published) -> Value {
 }
 
 #[async_trait]
-impl TypedTool for DefinitionTool {
+impl LanguageQuestion for Definition {
     type Input = PlaceInput;
     const NAME: &'static str = "definition";
+    const SUMMARY: &'static str = "of a name";
+    const DESCRIPTION: &'static str =
+        "Tell where the name at a place in a file is defined, as its language server knows.";
 
-    fn description(&self) -> String {
-        "Tell where the name at a place in a file is defined, as its language server knows."
-            .to_owned()
-    }
-
-    fn concurrency(&self) -> ToolConcurrency {
-        ToolConcurrency::ReadOnly
-    }
-
-    fn capabilities(&self) -> ToolCapabilities {
-        LOOKS
-    }
-
-    fn actions(&self, input: &Value) -> Vec<Action> {
-        reads(input)
-    }
-
-    async fn run(&self, context: ToolContext, input: PlaceInput) -> anyhow::Result<ToolResult> {
-        unless_cancelled(&context, async {
-            let (shown, params) = ask_about(&self.0, &context, &input).await?;
-            let answer = shown
-                .server
-                .request("textDocument/definition", params)
-                .await?;
-            Ok(ToolResult::json(places(&context.working_dir, &answer)))
-        })
-        .await
+    async fn ask(
+        servers: &[ServerSettings],
+        context: &ToolContext,
+        input: PlaceInput,
+    ) -> anyhow::Result<Value> {
+        let (shown, params) = ask_about(servers, context, &input).await?;
+        let answer = shown
+            .server
+            .request("textDocument/definition", params)
+            .await?;
+        Ok(places(&context.working_dir, &answer))
     }
 }
 
 #[async_trait]
-impl TypedTool for ReferencesTool {
+impl LanguageQuestion for References {
     type Input = PlaceInput;
     const NAME: &'static str = "references";
+    const SUMMARY: &'static str = "to a name";
+    const DESCRIPTION: &'static str = "List every place that uses the name at a place in a file, \
+        its definition included, as its language server knows.";
 
-    fn description(&self) -> String {
-        "List every place that uses the name at a place in a file, its definition included, as its language server knows."
-            .to_owned()
-    }
-
-    fn concurrency(&self) -> ToolConcurrency {
-        ToolConcurrency::ReadOnly
-    }
-
-    fn capabilities(&self) -> ToolCapabilities {
-        LOOKS
-    }
-
-    fn actions(&self, input: &Value) -> Vec<Action> {
-        reads(input)
-    }
-
-    async fn run(&self, context: ToolContext, input: PlaceInput) -> anyhow::Result<ToolResult> {
-        unless_cancelled(&context, async {
-            let (shown, mut params) = ask_about(&self.0, &context, &input).await?;
-            if let Some(fields) = params.as_object_mut() {
-                fields.insert("context".to_owned(), json!({"includeDeclaration": true}));
-            }
-            let answer = shown
-                .server
-                .request("textDocument/references", params)
-                .await?;
-            Ok(ToolResult::json(places(&context.working_dir, &answer)))
-        })
-        .await
+    async fn ask(
+        servers: &[ServerSettings],
+        context: &ToolContext,
+        input: PlaceInput,
+    ) -> anyhow::Result<Value> {
+        let (shown, mut params) = ask_about(servers, context, &input).await?;
+        if let Some(fields) = params.as_object_mut() {
+            fields.insert("context".to_owned(), json!({"includeDeclaration": true}));
+        }
+        let answer = shown
+            .server
+            .request("textDocument/references", params)
+            .await?;
+        Ok(places(&context.working_dir, &answer))
     }
 }
 

@@ -5,6 +5,7 @@
 #   hanging   reads and never answers
 #   crashing  says why and ends at once
 #   stubborn  as good, but ends only by force
+#   clinging  as quiet, but does not end with its input
 kind=$1
 cr=$(printf '\r')
 [ "$kind" = stubborn ] && trap '' TERM
@@ -29,7 +30,7 @@ while :; do
     case $line in Content-Length:*) length=${line#*: } ;; esac
   done
   if [ -z "$length" ]; then
-    [ "$kind" = stubborn ] && while :; do sleep 1; done
+    case $kind in stubborn | clinging) while :; do sleep 1; done ;; esac
     exit 0
   fi
   body=$(head -c "$length")
@@ -42,7 +43,7 @@ while :; do
       say '{"jsonrpc":"2.0","id":90,"method":"workspace/configuration","params":{"items":[{"section":"demo.level"}]}}'
       say "{\"jsonrpc\":\"2.0\",\"id\":$id,\"result\":{\"capabilities\":{\"positionEncoding\":\"utf-8\"}}}" ;;
     *'"method":"textDocument/didOpen"'* | *'"method":"textDocument/didChange"'*)
-      [ "$kind" = quiet ] && continue
+      case $kind in quiet | clinging) continue ;; esac
       version=$(field version)
       found=
       case $body in *broken*) found="{$at,\"severity\":1,\"message\":\"it is broken\",\"code\":\"E1\"}" ;; esac

@@ -10,12 +10,46 @@ use std::time::Duration;
 pub enum McpError {
     /// The name cannot be part of the name of a tool.
     #[error(
-        "`{name}` is no name for an MCP server: use 1 to {SERVER_NAME_BYTES} letters, digits, \
-         `-` and `_`, without `__`"
+        "`{}` is no name for an MCP server: use 1 to {SERVER_NAME_BYTES} letters, digits, \
+         `-` and `_`, without `__`", shown_name(.name)
     )]
     InvalidName {
         /// What was given.
         name: String,
+    },
+    /// Its address is none.
+    #[error("the `url` of MCP server `{server}` cannot be used: {reason}")]
+    Address {
+        /// The server.
+        server: ServerName,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// A header of its entry cannot be sent.
+    #[error("the header `{name}` of MCP server `{server}` cannot be sent: {reason}")]
+    Header {
+        /// The server.
+        server: ServerName,
+        /// The header.
+        name: String,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// It wants its user to log in.
+    #[error("MCP server `{server}` needs a login: run `halter mcp login {server}{}`", scoped(.scope))]
+    LoginNeeded {
+        /// The server.
+        server: ServerName,
+        /// The rights that the token lacks, where it lacks only some.
+        scope: Option<String>,
+    },
+    /// One request to it failed.
+    #[error("MCP server `{server}` could not be asked: {reason}")]
+    Http {
+        /// The server.
+        server: ServerName,
+        /// What went wrong.
+        reason: String,
     },
     /// Its program could not be started.
     #[error("MCP server `{server}` could not be started: {reason}; check its command")]
@@ -93,12 +127,49 @@ pub enum McpError {
         /// What is wrong with it.
         reason: String,
     },
+    /// There is no such server.
+    #[error("there is no MCP server `{}`{}", shown_name(.name), known_servers(.known))]
+    NoServer {
+        /// What was named.
+        name: String,
+        /// Those that there are.
+        known: Vec<String>,
+    },
+    /// What was asked for cannot be sent to a server.
+    #[error("{reason}")]
+    BadRequest {
+        /// What is wrong with it.
+        reason: String,
+    },
     /// The call was cancelled.
     #[error("the call of MCP server `{server}` was cancelled")]
     Cancelled {
         /// The server.
         server: ServerName,
     },
+}
+
+/// A name that may be anything, in one short line.
+pub fn shown_name(name: &str) -> String {
+    let mut shown: String = name.chars().take(SERVER_NAME_BYTES).collect();
+    if shown.len() < name.len() {
+        shown.push('…');
+    }
+    shown.escape_debug().to_string()
+}
+
+fn known_servers(known: &[String]) -> String {
+    match known {
+        [] => String::new(),
+        known => format!("; there are: {}", known.join(", ")),
+    }
+}
+
+fn scoped(scope: &Option<String>) -> String {
+    match scope {
+        Some(scope) => format!(" --scope '{}'", shown_name(scope)),
+        None => String::new(),
+    }
 }
 
 fn last_words(words: &str) -> String {
@@ -120,6 +191,10 @@ impl McpError {
     pub fn code(&self) -> &'static str {
         match self {
             Self::InvalidName { .. } => "mcp_invalid_name",
+            Self::Address { .. } => "mcp_address",
+            Self::Header { .. } => "mcp_header",
+            Self::LoginNeeded { .. } => "mcp_login_needed",
+            Self::Http { .. } => "mcp_http",
             Self::Start { .. } => "mcp_not_started",
             Self::Connect { .. } => "mcp_not_connected",
             Self::StartDeadline { .. } => "mcp_start_deadline",
@@ -128,6 +203,8 @@ impl McpError {
             Self::CallDeadline { .. } => "mcp_call_deadline",
             Self::Refused { .. } => "mcp_refused",
             Self::Answer { .. } => "mcp_answer",
+            Self::NoServer { .. } => "mcp_no_server",
+            Self::BadRequest { .. } => "mcp_bad_request",
             Self::Cancelled { .. } => "mcp_cancelled",
         }
     }

@@ -10,35 +10,44 @@
 //! |---|---|
 //! | [`settings`] | how a server is started |
 //! | [`servers`] | all servers of a harness |
+//! | [`http`] | servers that are reached over HTTP |
+//! | [`auth`] | logging in to them |
 //! | [`managed`] | one server that is kept running |
 //! | [`tool`] | a tool of a server as a tool of a session |
 //! | [`host`] | what a server may ask of whoever uses it |
-//! | [`supervise`] | programs that serve over their standard streams |
+//! | [`resources`] | resources of servers, and the tools that read them |
+//! | [`prompts`] | prompts of servers |
 //! | [`names`] | the names that models call the tools of servers by |
 //! | [`error`] | what can go wrong with a server |
 //! | [`limits`] | every bound |
 //! | [`server`] | the other direction: an agent, served to hosts |
 
+pub mod auth;
 mod client;
 pub mod error;
 pub mod host;
+pub mod http;
 pub mod limits;
 pub mod managed;
 pub mod names;
+pub mod prompts;
+pub mod resources;
 mod result;
 pub mod server;
 pub mod servers;
 pub mod settings;
-pub mod supervise;
 mod text;
 pub mod tool;
 mod transport;
 
 pub use error::McpError;
+pub use halter_exec::supervise;
 pub use host::{Host, WorkingDirectories};
+pub use http::{HttpSettings, HttpTransport};
 pub use managed::{ServerState, ServerStatus};
 pub use names::{ServerName, tool_name};
+pub use prompts::{OfferedPrompt, PromptArgument};
 pub use servers::{McpServers, ServerEvents};
-pub use settings::{ServerSettings, ToolFilter};
+pub use settings::{Connection, ServerSettings, ToolFilter};
 pub use supervise::ProgramSettings;
 pub use tool::OfferedTool;

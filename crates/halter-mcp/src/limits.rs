@@ -1,6 +1,7 @@
 //! The bounds of servers and of what they send. Each is enforced where it is
 //! named and tested at its edge.
 
+pub use halter_exec::limits::STOP_GRACE;
 use std::time::Duration;
 
 /// Bytes of the name of a server: it is part of the name of each of its tools.
@@ -77,26 +78,6 @@ pub const FLOOD_MESSAGES: u32 = 20_000;
 /// The time that messages are counted in.
 pub const FLOOD_WINDOW: Duration = Duration::from_secs(1);
 
-/// Bytes of what a server wrote to standard error that are kept, to be told
-/// when it fails.
-pub const LAST_WORDS_BYTES: usize = 4 * 1024;
-
-/// How long a server has to end by itself once its input has ended, and again
-/// once it was told to.
-pub const STOP_GRACE: Duration = Duration::from_secs(2);
-
-/// The pause before a server is started again; it doubles each time.
-pub const RESTART_DELAY: Duration = Duration::from_millis(500);
-
-/// The longest pause before a server is started again.
-pub const RESTART_DELAY_MAX: Duration = Duration::from_secs(30);
-
-/// How often a server is started again that fails each time.
-pub const RESTARTS: u32 = 5;
-
-/// A server that was usable for so long has not failed in a row.
-pub const RESTART_STABLE: Duration = Duration::from_secs(60);
-
 /// How long a server has to start and say what it has, unless its settings say
 /// otherwise.
 pub const START_TIMEOUT: Duration = Duration::from_secs(30);
@@ -118,8 +99,30 @@ pub const TOOLS_PER_SERVER: usize = 1000;
 /// Pages of one list that a server is asked for.
 pub const LIST_PAGES: usize = 200;
 
+/// Resources, and patterns of resources, that one server is heard to have.
+pub const RESOURCES_PER_SERVER: usize = 1000;
+
+/// Prompts that one server is heard to have.
+pub const PROMPTS_PER_SERVER: usize = 200;
+
+/// Bytes of a list of resources that a model is shown; the rest is cut.
+pub const RESOURCE_LIST_BYTES: usize = 64 * 1024;
+
+/// Parts of one resource, or messages of one prompt, that are taken; the others
+/// are left out with a note.
+pub const RESOURCE_PARTS: usize = 32;
+
+/// Bytes of the address of a resource.
+pub const RESOURCE_URI_BYTES: usize = 4 * 1024;
+
+/// Resources that one message of a user may mention.
+pub const MENTIONS_PER_MESSAGE: usize = 16;
+
 /// Bytes of the description of a tool that models are shown.
 pub const DESCRIPTION_BYTES: usize = 4 * 1024;
+
+/// Bytes of what a server says of the use of its tools that models are shown.
+pub const INSTRUCTIONS_BYTES: usize = 2 * 1024;
 
 /// Bytes of the schema of a tool. A tool with a larger one is left out.
 pub const SCHEMA_BYTES: usize = 64 * 1024;
@@ -134,8 +137,79 @@ pub const RESULT_TEXT_BYTES: usize = 256 * 1024;
 /// Rounds in which one call may ask for input.
 pub const INPUT_ROUNDS: usize = 10;
 
+/// What a server may ask of people and models during one call.
+pub const REQUESTS_PER_CALL: usize = 100;
+
+/// Fields of a form that a server wants filled in.
+pub const FORM_FIELDS: usize = 32;
+
+/// Bytes of each text of a question of a server: what it says first, the title
+/// and the description of a field.
+pub const FORM_TEXT_BYTES: usize = 600;
+
+/// Bytes of an address that a server wants opened. It is shown whole.
+pub const FORM_ADDRESS_BYTES: usize = 1400;
+
+/// How often a person is asked for a field until the answer fits.
+pub const FORM_TRIES: usize = 3;
+
+/// Messages that a server may have a model continue.
+pub const SAMPLE_MESSAGES: usize = 100;
+
+/// Bytes of such a request.
+pub const SAMPLE_BYTES: usize = 1024 * 1024;
+
 /// Bytes of one message of progress that is shown.
 pub const PROGRESS_BYTES: usize = 1024;
 
 /// Bytes of a server's own text, such as an error, that is repeated.
 pub const QUOTED_BYTES: usize = 2 * 1024;
+
+// --- servers over HTTP --------------------------------------------------------
+
+/// How long a call of a server over HTTP may take without a sign of progress,
+/// unless its settings say otherwise.
+pub const HTTP_CALL_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// How long an event stream may be silent, unless the settings of its server
+/// say otherwise.
+pub const EVENT_READ_TIMEOUT: Duration = Duration::from_secs(300);
+
+/// How long a server may take to begin its answer, where no call waits for it:
+/// to open an event stream, or to take a message.
+pub const HTTP_ANSWER_WAIT: Duration = Duration::from_secs(30);
+
+/// Bytes of the body of an HTTP error that are read.
+pub const HTTP_ERROR_BYTES: usize = 64 * 1024;
+
+/// The shortest pause before an event stream is opened again, whatever its
+/// server wishes.
+pub const EVENT_RETRY_MIN: Duration = Duration::from_millis(100);
+
+/// The longest such pause.
+pub const EVENT_RETRY_MAX: Duration = Duration::from_secs(60);
+
+/// A server over HTTP that failed too often in a row is tried again after this
+/// pause: it is not ours to start.
+pub const HTTP_RETRY_PAUSE: Duration = Duration::from_secs(60);
+
+// --- logging in ---------------------------------------------------------------
+
+/// Bytes of one answer of an authorization server.
+pub const OAUTH_BYTES: usize = 1024 * 1024;
+
+/// How long one request to an authorization server may take.
+pub const OAUTH_WAIT: Duration = Duration::from_secs(30);
+
+/// A token that expires within this time is renewed before it is used. For one
+/// that is valid for a shorter time than four times this, a quarter of that.
+pub const TOKEN_MARGIN: Duration = Duration::from_secs(30);
+
+/// Bytes of the file with the tokens of a server.
+pub const TOKEN_FILE_BYTES: usize = 256 * 1024;
+
+/// How long a process waits for another one that writes the tokens of a server.
+pub const TOKEN_LOCK_WAIT: Duration = Duration::from_secs(35);
+
+/// How often a session looks whether its user has logged in to a server.
+pub const LOGIN_POLL: Duration = Duration::from_secs(2);

@@ -1,12 +1,14 @@
 //! One server that is kept running: started in the background, started again
 //! when it ends, asked anew when it says that its tools have changed.
 
+use crate::auth::worth_trying;
 use crate::client::{CallOrders, Link, Running};
 use crate::error::McpError;
 use crate::host::Host;
+use crate::http::HttpFailure;
 use crate::names::ServerName;
 use crate::servers::ServerEvents;
-use crate::settings::ServerSettings;
+use crate::settings::{Connection, ServerSettings};
 use crate::supervise::{Backoff, Guard};
 use crate::tool::{OfferedTool, ServerTool};
 use halter_tools::Tool;
@@ -49,6 +51,12 @@ pub struct ServerStatus {
     pub revision: Option<String>,
     /// Its tools.
     pub tools: Vec<OfferedTool>,
+    /// The sandbox that it runs in; none if it runs with the user's rights.
+    pub sandbox: Option<&'static str>,
+    /// Whether it has resources.
+    pub has_resources: bool,
+    /// Whether it has prompts.
+    pub has_prompts: bool,
     /// What was wrong with its lists.
     pub problems: Vec<String>,
 }
@@ -83,6 +91,9 @@ impl ManagedServer {
             implementation: None,
             revision: None,
             tools: Vec::new(),
+            sandbox: settings.sandbox(),
+            has_resources: false,
+            has_prompts: false,
             problems: Vec::new(),
         };
         Self {
@@ -142,13 +153,21 @@ impl ManagedServer {
                 }
                 Err(error) => (error, Duration::ZERO),
             };
-            let hopeless = matches!(error, McpError::Start { .. });
+            let hopeless = matches!(error, McpError::Start { .. } | McpError::LoginNeeded { .. });
             let Some(delay) = backoff.next_delay(usable).filter(|_| !hopeless) else {
                 self.set_state(ServerState::Failed(error));
                 self.events.tools(&self.settings.name, Vec::new());
-                return;
+                let Connection::Http(http) = &self.settings.connection else {
+                    return;
+                };
+                // It is not ours to start, and comes back when it likes.
+                tokio::select! {
+                    () = worth_trying(&self.settings.name, http) => continue,
+                    () = stop.cancelled() => break,
+                }
             };
-            tracing::warn!(%error, ?delay, "an MCP server is started again");
+            // Whoever listens to its state is told.
+            tracing::info!(%error, ?delay, "an MCP server is started again");
             self.set_state(ServerState::Restarting(error));
             tokio::select! {
                 () = tokio::time::sleep(delay) => {}
@@ -190,11 +209,11 @@ impl ManagedServer {
 
     /// Asks it what it has, and tells whoever wants to know.
     async fn learn(self: &Arc<Self>, link: &Link) -> Result<(), McpError> {
-        let lists = link.list_tools(self.settings.start_timeout).await?;
-        let mut problems = lists.problems;
+        let listed = link.list_tools(self.settings.start_timeout).await?;
+        let mut problems = listed.problems;
         let mut names = BTreeSet::new();
         let mut offered = Vec::new();
-        for tool in &lists.tools {
+        for tool in &listed.items {
             if !self.settings.tools.has(&tool.name) {
                 continue;
             }
@@ -213,7 +232,7 @@ impl ManagedServer {
         for problem in &problems {
             tracing::warn!(server = %self.settings.name, problem, "an MCP server's tools");
         }
-        let tools = self.tools_of(&offered);
+        let tools = self.tools_of(&offered, link.instructions());
         self.status.send_modify(|status| {
             let info = &link.info;
             status.implementation = info.server_info.as_ref().map(|it| {
@@ -221,6 +240,8 @@ impl ManagedServer {
                 format!("{name} {}", crate::text::plain(&it.version))
             });
             status.revision = Some(info.protocol_version.to_string());
+            status.has_resources = info.capabilities.resources.is_some();
+            status.has_prompts = info.capabilities.prompts.is_some();
             status.tools = offered;
             status.problems = problems;
         });
@@ -228,11 +249,16 @@ impl ManagedServer {
         Ok(())
     }
 
-    fn tools_of(self: &Arc<Self>, offered: &[OfferedTool]) -> Vec<Arc<dyn Tool>> {
+    fn tools_of(
+        self: &Arc<Self>,
+        offered: &[OfferedTool],
+        instructions: Option<Arc<str>>,
+    ) -> Vec<Arc<dyn Tool>> {
         let tools = offered.iter().map(|offered| {
             let tool = ServerTool {
                 server: Arc::clone(self),
                 offered: offered.clone(),
+                instructions: instructions.clone(),
             };
             Arc::new(tool) as Arc<dyn Tool>
         });
@@ -242,8 +268,10 @@ impl ManagedServer {
     /// Waits for the end of a connection, and learns anew what has changed.
     async fn serve(self: &Arc<Self>, running: &Running, stop: &CancellationToken) -> End {
         let link = running.link();
+        let mut changes = std::pin::pin!(link.hear_of_changes());
         loop {
             tokio::select! {
+                () = &mut changes => {}
                 () = stop.cancelled() => return End::Stopped,
                 () = running.ended() => return End::Ended,
                 () = link.client.tools_changed.notified() => {
@@ -264,7 +292,24 @@ impl ManagedServer {
     ) -> Result<CallToolResult, McpError> {
         let link = self.ready_link(orders).await?;
         let called = link.call_tool(&tool.own_name, arguments, orders).await;
-        match called {
+        self.with_last_words(&link, called).await
+    }
+
+    /// An answer; for a server that has ended, with its last words, which are
+    /// known once it has been collected.
+    pub(crate) async fn with_last_words<T>(
+        &self,
+        link: &Link,
+        answer: Result<T, McpError>,
+    ) -> Result<T, McpError> {
+        match answer {
+            // Over HTTP the answer to one request may end without the connection.
+            Err(McpError::Ended { .. }) if self.is_elsewhere() && !link.closing.is_closed() => {
+                Err(McpError::Http {
+                    server: self.settings.name.clone(),
+                    reason: HttpFailure::CutOff.to_string(),
+                })
+            }
             // Its last words are known once it has been collected.
             Err(McpError::Ended { .. }) => Err(self.ended().await),
             other => other,
@@ -272,7 +317,7 @@ impl ManagedServer {
     }
 
     /// The connection, waited for while the server starts.
-    async fn ready_link(&self, orders: &CallOrders) -> Result<Link, McpError> {
+    pub(crate) async fn ready_link(&self, orders: &CallOrders) -> Result<Link, McpError> {
         if let Some(link) = self.link() {
             return Ok(link);
         }
@@ -311,6 +356,14 @@ impl ManagedServer {
                 words: String::new(),
             },
         }
+    }
+
+    pub(crate) fn name(&self) -> &ServerName {
+        &self.settings.name
+    }
+
+    fn is_elsewhere(&self) -> bool {
+        matches!(self.settings.connection, Connection::Http(_))
     }
 
     fn link(&self) -> Option<Link> {

@@ -11,6 +11,17 @@ use std::fmt;
 /// What the name of every tool of a server begins with.
 pub const PREFIX: &str = "mcp__";
 
+/// The tool by which models find resources.
+pub const LIST_RESOURCES: &str = "list_mcp_resources";
+
+/// The tool by which models read resources.
+pub const READ_RESOURCE: &str = "read_mcp_resource";
+
+/// Whether a tool of this name comes with servers, and so joins late.
+pub fn comes_with_servers(tool: &str) -> bool {
+    tool.starts_with(PREFIX) || [LIST_RESOURCES, READ_RESOURCE].contains(&tool)
+}
+
 /// Hexadecimal digits that tell tools apart whose names had to be changed.
 const MARK_DIGITS: usize = 6;
 

@@ -45,13 +45,7 @@ fn joined(mut parts: Vec<ContentPart>, structured: Option<Value>) -> ToolResult 
             parts.push(ContentPart::text(note));
         }
     }
-    let mut room = RESULT_TEXT_BYTES;
-    for part in &mut parts {
-        if let ContentPart::Text { text } = part {
-            *text = crate::text::shortened(text, room);
-            room = room.saturating_sub(text.len());
-        }
-    }
+    bound_texts(&mut parts);
     match parts.as_mut_slice() {
         [] => ToolResult::Empty,
         [ContentPart::Text { text }] => ToolResult::text(std::mem::take(text)),
@@ -59,11 +53,22 @@ fn joined(mut parts: Vec<ContentPart>, structured: Option<Value>) -> ToolResult 
     }
 }
 
+/// Cuts the texts of parts to [`RESULT_TEXT_BYTES`] in all.
+pub(crate) fn bound_texts(parts: &mut [ContentPart]) {
+    let mut room = RESULT_TEXT_BYTES;
+    for part in parts {
+        if let ContentPart::Text { text } = part {
+            *text = crate::text::shortened(text, room);
+            room = room.saturating_sub(text.len());
+        }
+    }
+}
+
 fn parts_of(content: &[ContentBlock]) -> Vec<ContentPart> {
     content.iter().map(part).collect()
 }
 
-fn part(block: &ContentBlock) -> ContentPart {
+pub(crate) fn part(block: &ContentBlock) -> ContentPart {
     match block {
         ContentBlock::Text(text) => ContentPart::text(text.text.clone()),
         ContentBlock::Image(image) => media(&image.mime_type, &image.data, "image"),
@@ -97,7 +102,7 @@ pub(crate) fn resource(contents: &ResourceContents) -> ContentPart {
 }
 
 /// Bytes of a type that models see, or a note.
-fn media(kind: &str, encoded: &str, what: &str) -> ContentPart {
+pub(crate) fn media(kind: &str, encoded: &str, what: &str) -> ContentPart {
     let Ok(bytes) = STANDARD.decode(encoded.trim()) else {
         return ContentPart::text(format!("[{what} of type {kind} that is not base64]"));
     };
@@ -148,6 +153,7 @@ mod tests {
             {"type": "image", "mimeType": "image/png", "data": "AQID"},
             {"type": "image", "mimeType": "image/tiff", "data": "AQID"},
             {"type": "image", "mimeType": "image/png", "data": "?"},
+            {"type": "audio", "mimeType": "audio/wav", "data": "AQID"},
             {"type": "resource", "resource": {"uri": "file:///a", "text": "A"}},
             {"type": "resource", "resource":
                 {"uri": "file:///b", "mimeType": "application/pdf", "blob": "AQID"}},
@@ -164,6 +170,7 @@ mod tests {
                 "[image of type image/png, 3 bytes]",
                 "[image of type image/tiff, 3 bytes: models are not shown this type]",
                 "[image of type image/png that is not base64]",
+                "[recording of type audio/wav, 3 bytes: models are not shown this type]",
                 "[resource file:///a]\nA",
                 "[document of type application/pdf, 3 bytes]",
                 "[resource file:///c (unknown type): c]",

@@ -6,6 +6,7 @@ use crate::managed::{ManagedServer, ServerState, ServerStatus};
 use crate::names::ServerName;
 use crate::settings::ServerSettings;
 use crate::supervise::Guard;
+use halter_exec::ExecError;
 use halter_tools::Tool;
 use indexmap::IndexMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -25,11 +26,14 @@ pub trait ServerEvents: Send + Sync {
 /// Servers that are kept running until [`shutdown`](Self::shutdown), or until
 /// this is dropped, which kills them.
 pub struct McpServers {
-    servers: IndexMap<ServerName, Arc<ManagedServer>>,
+    pub(crate) servers: Arc<ServerTable>,
     tasks: Mutex<Option<Tasks>>,
     // Dropped after the servers.
     _guard: Arc<Guard>,
 }
+
+/// Servers by name, in the order they were given.
+pub(crate) type ServerTable = IndexMap<ServerName, Arc<ManagedServer>>;
 
 struct Tasks {
     stop: CancellationToken,
@@ -47,7 +51,7 @@ impl McpServers {
         settings: Vec<ServerSettings>,
         host: Arc<dyn Host>,
         events: Arc<dyn ServerEvents>,
-    ) -> std::io::Result<Self> {
+    ) -> Result<Self, ExecError> {
         let guard = Arc::new(Guard::start()?);
         let stop = CancellationToken::new();
         let running = TaskTracker::new();
@@ -67,7 +71,7 @@ impl McpServers {
         }
         running.close();
         Ok(Self {
-            servers,
+            servers: Arc::new(servers),
             tasks: Mutex::new(Some(Tasks {
                 stop,
                 running,

@@ -1,6 +1,7 @@
 //! How a server is started, and what may be done with it.
 
-use crate::limits::{CALL_TIMEOUT, START_TIMEOUT};
+use crate::http::HttpSettings;
+use crate::limits::{CALL_TIMEOUT, HTTP_CALL_TIMEOUT, START_TIMEOUT};
 use crate::names::ServerName;
 use crate::supervise::ProgramSettings;
 use std::time::Duration;
@@ -10,8 +11,8 @@ use std::time::Duration;
 pub struct ServerSettings {
     /// Its name, which is part of the names of its tools.
     pub name: ServerName,
-    /// The program that is started, and spoken to over its standard streams.
-    pub program: ProgramSettings,
+    /// How it is reached.
+    pub connection: Connection,
     /// How long it has to start and say what it has.
     pub start_timeout: Duration,
     /// How long a call may take without a sign of progress.
@@ -20,19 +21,59 @@ pub struct ServerSettings {
     pub required: bool,
     /// Which of its tools there are.
     pub tools: ToolFilter,
+    /// Whether it may have models of a session answer, at that session's
+    /// expense.
+    pub sampling: bool,
+}
+
+/// How a server is reached.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub enum Connection {
+    /// A program that is started, and spoken to over its standard streams.
+    Program(Box<ProgramSettings>),
+    /// A server that runs elsewhere.
+    Http(Box<HttpSettings>),
+}
+
+impl From<ProgramSettings> for Connection {
+    fn from(program: ProgramSettings) -> Self {
+        Self::Program(Box::new(program))
+    }
+}
+
+impl From<HttpSettings> for Connection {
+    fn from(http: HttpSettings) -> Self {
+        Self::Http(Box::new(http))
+    }
 }
 
 impl ServerSettings {
     /// A server with the default bounds.
-    pub fn new(name: ServerName, program: ProgramSettings) -> Self {
+    pub fn new(name: ServerName, connection: impl Into<Connection>) -> Self {
+        let connection = connection.into();
+        let call_timeout = match &connection {
+            Connection::Program(_) => CALL_TIMEOUT,
+            Connection::Http(_) => HTTP_CALL_TIMEOUT,
+        };
         Self {
             name,
-            program,
+            connection,
             start_timeout: START_TIMEOUT,
-            call_timeout: CALL_TIMEOUT,
+            call_timeout,
             required: false,
             tools: ToolFilter::default(),
+            sampling: false,
         }
+    }
+
+    /// The name of the sandbox that the program runs in.
+    pub fn sandbox(&self) -> Option<&'static str> {
+        let Connection::Program(program) = &self.connection else {
+            return None;
+        };
+        let spec = program.sandbox.as_ref()?.spec();
+        spec.containment.as_ref().map(|it| it.rung.name())
     }
 }
 

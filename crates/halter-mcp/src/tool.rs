@@ -8,10 +8,12 @@ use crate::names::{ServerName, tool_name};
 use crate::result::converted;
 use crate::text::{plain, shortened};
 use async_trait::async_trait;
+use halter_protocol::limits::DEFINITION_DIGITS;
 use halter_protocol::{
-    ToolCapabilities, ToolConcurrency, ToolError, ToolErrorCode, ToolResult, ToolSpec,
+    ContentHash, ServedDefinition, ToolCapabilities, ToolConcurrency, ToolError, ToolErrorCode,
+    ToolResult, ToolSpec,
 };
-use halter_tools::{Tool, ToolContext};
+use halter_tools::{SourceInstructions, Tool, ToolContext, first_sentence};
 use serde_json::{Map, Value, json};
 use std::sync::Arc;
 
@@ -22,6 +24,8 @@ pub struct OfferedTool {
     pub own_name: String,
     /// Name, description and schema as models see them.
     pub spec: ToolSpec,
+    /// What approvals of it remember.
+    pub definition: ServedDefinition,
 }
 
 impl OfferedTool {
@@ -57,8 +61,25 @@ impl OfferedTool {
             },
             provider_aliases: Default::default(),
         };
-        Ok(Self { own_name, spec })
+        let definition = ServedDefinition {
+            digest: digest(tool),
+            destructive: hints.destructive_hint == Some(true),
+        };
+        Ok(Self {
+            own_name,
+            spec,
+            definition,
+        })
     }
+}
+
+/// Names all that a server says of a tool, in whatever order it says it.
+fn digest(tool: &rmcp::model::Tool) -> String {
+    let mut said = serde_json::to_value(tool).unwrap_or_default();
+    said.sort_all_objects();
+    let mut digest = ContentHash::hex_of(said.to_string().as_bytes());
+    digest.truncate(DEFINITION_DIGITS);
+    digest
 }
 
 /// The schema of an input: always that of an object.
@@ -110,12 +131,31 @@ fn depth(value: &Value) -> usize {
 pub(crate) struct ServerTool {
     pub(crate) server: Arc<ManagedServer>,
     pub(crate) offered: OfferedTool,
+    /// What the server says of its use.
+    pub(crate) instructions: Option<Arc<str>>,
 }
 
 #[async_trait]
 impl Tool for ServerTool {
     fn spec(&self) -> ToolSpec {
         self.offered.spec.clone()
+    }
+
+    fn served_definition(&self) -> Option<ServedDefinition> {
+        Some(self.offered.definition.clone())
+    }
+
+    fn source_instructions(&self) -> Option<SourceInstructions> {
+        Some(SourceInstructions {
+            source: format!("the MCP server `{}`", self.server.name()),
+            text: self.instructions.clone()?,
+        })
+    }
+
+    /// In quotation marks: these are words of the server in a message of ours.
+    fn summary(&self) -> Option<String> {
+        let said = first_sentence(&self.offered.spec.description);
+        Some(format!("{said:?}"))
     }
 
     async fn execute(&self, context: ToolContext, input: Value) -> anyhow::Result<ToolResult> {
@@ -127,6 +167,7 @@ impl Tool for ServerTool {
         let orders = CallOrders {
             cancel: context.cancel.clone(),
             output: Arc::new(move |text| output.emit_output(name.as_str(), text)),
+            caller: Some(context),
         };
         let called = self.server.call_tool(&self.offered, arguments, &orders);
         match called.await {
@@ -136,7 +177,7 @@ impl Tool for ServerTool {
     }
 }
 
-fn failure(error: &McpError) -> ToolError {
+pub(crate) fn failure(error: &McpError) -> ToolError {
     let code = match error {
         McpError::Cancelled { .. } => ToolErrorCode::Cancelled,
         McpError::CallDeadline { .. } => ToolErrorCode::TimedOut,
@@ -153,6 +194,26 @@ mod tests {
     fn offered(tool: Value) -> Result<OfferedTool, String> {
         let tool = serde_json::from_value(tool).unwrap();
         OfferedTool::new(&ServerName::new("x").unwrap(), &tool)
+    }
+
+    #[test]
+    fn a_definition_is_all_that_a_server_says_in_any_order() {
+        let digest = |tool: &str| {
+            let tool = serde_json::from_str(tool).unwrap();
+            offered(tool).unwrap().definition
+        };
+        let one = digest(r#"{"name":"t","inputSchema":{"a":1,"b":{"c":2,"d":3}}}"#);
+        let same = digest(r#"{"inputSchema":{"b":{"d":3,"c":2},"a":1},"name":"t"}"#);
+        assert_eq!(one, same);
+        assert_eq!(one.digest.len(), DEFINITION_DIGITS);
+        for other in [
+            r#"{"name":"u","inputSchema":{"a":1,"b":{"c":2,"d":3}}}"#,
+            r#"{"name":"t","inputSchema":{"a":1,"b":{"c":2,"d":4}}}"#,
+            r#"{"name":"t","description":"x","inputSchema":{"a":1,"b":{"c":2,"d":3}}}"#,
+            r#"{"name":"t","inputSchema":{"a":1,"b":{"c":2,"d":3}},"annotations":{"readOnlyHint":true}}"#,
+        ] {
+            assert_ne!(digest(other).digest, one.digest, "{other}");
+        }
     }
 
     #[test]

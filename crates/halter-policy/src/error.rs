@@ -300,6 +300,16 @@ pub enum PolicyError {
         /// What the system said.
         source: io::Error,
     },
+    /// The place where the session's files are refused, or cannot be reached.
+    #[error("{message}")]
+    Elsewhere {
+        /// The code of the refusal there; stable.
+        code: &'static str,
+        /// Whether a rule refused.
+        denies: bool,
+        /// What happened, to what, and what to do next.
+        message: String,
+    },
     /// The operating system refused.
     #[error("cannot {operation} '{}': {source}{}", path.display(), remedy(source))]
     Io {
@@ -342,6 +352,7 @@ impl PolicyError {
             Self::ProcessOutsideTree { .. } => "process_outside_tree",
             Self::SubagentLimit { .. } => "subagent_limit",
             Self::OutOfDescriptors { .. } => "out_of_descriptors",
+            Self::Elsewhere { code, .. } => code,
             Self::Io { .. } => "io",
         }
     }
@@ -373,6 +384,7 @@ impl PolicyError {
             | Self::RuleDenied { .. }
             | Self::SubagentLimit { .. }
             | Self::ProcessOutsideTree { .. } => true,
+            Self::Elsewhere { denies, .. } => *denies,
             Self::InvalidPath { .. }
             | Self::TreeTooLarge { .. }
             | Self::InvalidHost { .. }

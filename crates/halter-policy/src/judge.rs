@@ -17,10 +17,14 @@ pub(crate) fn judge(policy: &(impl ToolPolicy + ?Sized), call: &CallToJudge) -> 
         return PolicyVerdict::Deny(error.objection());
     }
     let tool = call.call.name.as_str();
-    let approved = call.session_rules.iter().any(|rule| rule == tool);
+    let always = match &call.definition {
+        Some(definition) => definition.rule_for(tool),
+        None => tool.to_owned(),
+    };
+    let approved = call.session_rules.contains(&always);
     if call.capabilities.requires_approval && call.hook != HookOpinion::Allow && !approved {
         let mut objection = Objection::new(REQUIRES_APPROVAL, format!("{tool} requires approval"));
-        objection.always = Some(tool.to_owned());
+        objection.always = Some(always);
         return PolicyVerdict::Ask(objection);
     }
     PolicyVerdict::Allow

@@ -8,6 +8,7 @@
 //! | [`permission`] | what runs without a question, what a person decides, what never runs |
 //! | [`network`] | which hosts may be reached, and at which addresses |
 //! | [`shell`] | the shell judge: reads a command line before anything runs |
+//! | [`search`] | how directories are walked for searches |
 //! | [`error`] | why something was refused, and what to change |
 //! | [`limits`] | the bounds of all of the above |
 //!
@@ -22,21 +23,26 @@ pub mod network;
 pub mod permission;
 pub mod policy;
 mod sandbox;
+pub mod search;
 pub mod settings;
 pub mod shell;
 mod shell_files;
 
 pub use door::{
     BUILTIN_SENSITIVE_PATTERNS, BUILTIN_WRITE_PROTECTED_PATTERNS, DeleteTicket, DirHandle,
-    DirectoryEntry, FileDoor, Listing, Precondition, ReadHandle, RenameTicket, SetAside,
-    WriteTicket, Written,
+    DirectoryEntry, FileDoor, FileKind, FileMetadata, FilePiece, FilePlace, FileReader, FileRules,
+    Listing, PlacedEntry, PlacedFiles, PlacedWalk, PlacedWalkPlan, Precondition, ReadHandle,
+    RenameOver, RenameTicket, SessionFiles, SetAside, WalkedEntry, WriteTicket, Written,
+    directory_mark,
 };
 pub use error::{Access, PolicyError, SubagentLimitKind, is_out_of_descriptors};
 pub use network::{Destination, Host, HostRefusal, NetworkPolicy};
 pub use permission::{PermissionTree, Permissions, RuleStore, RuleStoreError, SourcedRule};
 pub use policy::{PolicyBinder, StandardPolicies, StandardPolicy, ToolPolicy};
-pub use sandbox::{SandboxBounds, SandboxMode};
-pub use settings::{NetworkSwitch, PolicySettings, ProgramList, SessionScope, SoftRoots};
+pub use sandbox::{SandboxBounds, SandboxMode, is_searched_by_sandbox, protected_in_repository};
+pub use settings::{
+    FixedLists, NetworkSwitch, PolicySettings, ProgramList, SessionScope, SoftRoots,
+};
 pub use shell::ShellJudge;
 
 #[cfg(doctest)]

@@ -78,12 +78,24 @@ pub const MAX_LABEL_BYTES: usize = 63;
 /// Bytes of an offending shell fragment quoted in an error.
 pub const MAX_FRAGMENT_BYTES: usize = 200;
 
-/// Entries below one root that are searched for sensitive files when a sandbox
-/// is made.
+/// Programs of one call that a person is asked to let join a list which was
+/// set; a line with more is refused.
+pub const MAX_JOINED_PROGRAMS: usize = 8;
+
+/// Repositories below one root whose settings are protected when a sandbox is
+/// made.
+pub const SANDBOX_REPOSITORIES: usize = 256;
+
+/// Entries below one root that are searched for sensitive files and
+/// repositories when a sandbox is made.
 pub const SANDBOX_WALK_ENTRIES: usize = 20_000;
 
 /// Directories below a root that this search descends.
 pub const SANDBOX_WALK_DEPTH: usize = 6;
+
+/// Entries below a directory that are held against rules which ask, when a call
+/// would change all of it. A directory with more is asked about.
+pub const ASK_WALK_ENTRIES: usize = 20_000;
 
 /// Directories within each other that are deleted at once: each is held open.
 pub const MAX_DELETE_DEPTH: usize = 100;
@@ -94,3 +106,6 @@ pub const SUBAGENT_DEPTH: u32 = 3;
 /// How many subagents of one session, and theirs, run at once where nothing
 /// else is configured.
 pub const CONCURRENT_SUBAGENTS: u32 = 8;
+
+/// Bytes of a file elsewhere that are fetched at once.
+pub const FILE_PIECE_BYTES: usize = 512 * 1024;

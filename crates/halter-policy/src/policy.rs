@@ -8,12 +8,12 @@ use std::sync::{Arc, Mutex, PoisonError};
 use crate::door::{FileDoor, without_dots};
 use crate::error::{Access, PolicyError, SubagentLimitKind};
 use crate::judge;
-use crate::limits::{CONCURRENT_SUBAGENTS, MAX_HOST_BYTES, SUBAGENT_DEPTH};
+use crate::limits::{CONCURRENT_SUBAGENTS, MAX_HOST_BYTES, MAX_JOINED_PROGRAMS, SUBAGENT_DEPTH};
 use crate::network::{Destination, HostRefusal, NetworkPolicy};
 use crate::permission::{Decision, LEAVES_SANDBOX, PermissionTree, SoftLimits};
 use crate::sandbox::{self, SandboxBounds, SandboxMode};
-use crate::settings::{PolicySettings, SessionScope};
-use crate::shell::{self, ShellDecision, ShellJudge};
+use crate::settings::{PolicySettings, ProgramList, SessionScope, SoftRoots};
+use crate::shell::{self, ShellDecision, ShellJudge, ShellRefusal, UNLISTED};
 use crate::shell_files::{ChangedBeyond, NamedFiles};
 use halter_protocol::{Action, CallToJudge, Objection, PolicyVerdict};
 
@@ -128,6 +128,8 @@ pub struct StandardPolicy {
     /// Files beyond the roots that calls were judged about, and where they led
     /// then.
     beyond: Mutex<Vec<BeyondRoots>>,
+    /// A person let programs join the list, for the call that this is for.
+    list_is_widened: bool,
     door: FileDoor,
     judge: ShellJudge,
     tree: PermissionTree,
@@ -143,7 +145,12 @@ impl StandardPolicy {
     /// directory, or a sensitive pattern, a host or a rule is malformed. A root that
     /// does not exist is no error: a write root is created by the first write
     /// into it.
-    pub fn bind(settings: PolicySettings, scope: SessionScope) -> Result<Self, PolicyError> {
+    pub fn bind(mut settings: PolicySettings, scope: SessionScope) -> Result<Self, PolicyError> {
+        if scope.files.is_some() {
+            // Where a path beyond the roots leads there is not known before it
+            // is opened, so nobody could be asked about it.
+            settings.soft_roots = SoftRoots::default();
+        }
         let door = FileDoor::bind(&settings, &scope)?;
         let programs = settings.allowed_shell_commands.clone();
         Ok(Self {
@@ -158,6 +165,7 @@ impl StandardPolicy {
             settings,
             scope,
             beyond: Mutex::default(),
+            list_is_widened: false,
         })
     }
 }
@@ -200,6 +208,15 @@ impl StandardPolicy {
         command: &str,
         directory: Option<&Path>,
     ) -> (ShellDecision, Vec<ChangedBeyond>) {
+        self.examine_by(&self.judge, command, directory)
+    }
+
+    fn examine_by(
+        &self,
+        judge: &ShellJudge,
+        command: &str,
+        directory: Option<&Path>,
+    ) -> (ShellDecision, Vec<ChangedBeyond>) {
         let files = NamedFiles {
             door: &self.door,
             home: self.settings.permissions.home.as_deref(),
@@ -207,7 +224,7 @@ impl StandardPolicy {
             soft_roots: self.settings.soft_roots,
             changed_beyond: RefCell::default(),
         };
-        let decision = self.judge.examine(command, |parts| files.check(parts));
+        let decision = judge.examine(command, |parts| files.check(parts));
         (decision, files.changed_beyond.into_inner())
     }
 
@@ -222,12 +239,14 @@ impl StandardPolicy {
         let mut unset_hosts = Vec::new();
         let mut changed_beyond = Vec::new();
         let mut leaves_sandbox = false;
+        let mut joins = Vec::new();
         for action in &call.actions {
             match action {
                 Action::Run { command, directory } => {
                     self.check_shell_enabled()
                         .map_err(|it| Box::new(it.objection()))?;
-                    let examined = self.examine_shell_command(command, directory.as_deref());
+                    let (programs, examined) = self.examine_widened(command, directory.as_deref());
+                    joins.extend(programs);
                     changed_beyond.extend(examined.1.into_iter().map(|it| it.file));
                     match examined.0 {
                         ShellDecision::Deny(refusal) => return Err(Box::new(refusal.objection())),
@@ -260,8 +279,53 @@ impl StandardPolicy {
             files: &beyond,
             hosts: &unset_hosts,
             leaves_sandbox,
+            joins: &joins,
         };
         Ok(self.tree.decide(call, &limits))
+    }
+
+    /// As [`examine_shell_command`](Self::examine_shell_command), with the
+    /// programs that would have to join a list which was set. A person may let
+    /// them; whatever else is refused stays so.
+    fn examine_widened(
+        &self,
+        command: &str,
+        directory: Option<&Path>,
+    ) -> (Vec<ShellRefusal>, (ShellDecision, Vec<ChangedBeyond>)) {
+        let first = self.examine_shell_command(command, directory);
+        let ProgramList::Set(listed) = &self.settings.allowed_shell_commands else {
+            return (Vec::new(), first);
+        };
+        let may_join =
+            !listed.is_empty() && !self.settings.fixed_lists.programs && self.tree.mode().asks();
+        let (mut names, mut joins) = (listed.clone(), Vec::new());
+        while let (true, Err(refusal)) =
+            (may_join, ShellJudge::new(names.clone()).check_line(command))
+        {
+            let is_new = !names.contains(&refusal.fragment);
+            if refusal.rule != UNLISTED || !is_new || joins.len() == MAX_JOINED_PROGRAMS {
+                return (Vec::new(), first);
+            }
+            names.push(refusal.fragment.clone());
+            joins.push(refusal);
+        }
+        if joins.is_empty() {
+            return (joins, first);
+        }
+        let widened = self.examine_by(&ShellJudge::new(names), command, directory);
+        (joins, widened)
+    }
+
+    /// The programs that a call was let through to run besides those of a list
+    /// that was set.
+    fn joined_by(&self, actions: &[Action]) -> Vec<String> {
+        let lines = actions.iter().filter_map(|action| match action {
+            Action::Run { command, directory } => Some((command, directory.as_deref())),
+            _ => None,
+        });
+        let joins =
+            lines.flat_map(|(command, directory)| self.examine_widened(command, directory).0);
+        joins.map(|refusal| refusal.fragment).collect()
     }
 
     /// Whether there is a sandbox that a command could leave.
@@ -335,7 +399,7 @@ impl StandardPolicy {
             _ => None,
         });
         for (command, directory) in commands {
-            let (_, changed) = self.examine_shell_command(command, directory.as_deref());
+            let (_, (_, changed)) = self.examine_widened(command, directory.as_deref());
             let judged = changed.iter().filter(|it| known.contains(&it.file));
             let directories = judged.filter_map(ChangedBeyond::directory);
             opened.extend(directories.map(|it| (it.to_owned(), Access::Write)));
@@ -453,8 +517,10 @@ impl ToolPolicy for StandardPolicy {
     fn for_judged_call(&self, actions: &[Action]) -> Option<Arc<dyn ToolPolicy>> {
         let opened = self.opened_for(actions);
         let hosts = hosts_of(actions);
-        let closed = |it: &Destination| self.network.check(it).is_err();
-        if opened.is_empty() && !hosts.iter().any(closed) {
+        let network = self.network();
+        let closed = |it: &Destination| network.check(it).is_err();
+        let joined = self.joined_by(actions);
+        if opened.is_empty() && joined.is_empty() && !hosts.iter().any(closed) {
             return None;
         }
         let mut scope = self.scope.clone();
@@ -465,18 +531,27 @@ impl ToolPolicy for StandardPolicy {
                 Access::Write => scope.extra_write_roots.push(directory),
             }
         }
-        let mut policy = Self::bind(self.settings.clone(), scope).ok()?;
+        let mut settings = self.settings.clone();
+        let widened = !joined.is_empty();
+        if let (true, ProgramList::Set(names)) = (widened, &mut settings.allowed_shell_commands) {
+            names.extend(joined);
+        }
+        let mut policy = Self::bind(settings, scope).ok()?;
+        policy.list_is_widened = widened;
+        policy.tree.hold_session_rules(&self.tree.session_rules());
         policy.network = policy.network.opened_for(hosts);
         Some(Arc::new(policy))
     }
 
     fn network(&self) -> NetworkPolicy {
-        self.network.clone()
+        let approved = self.tree.approved_hosts();
+        self.network.clone().with_approved(approved)
     }
 
     fn sandbox_for_call(&self, home: Option<&Path>) -> Option<SandboxBounds> {
         let more = &self.scope.extra_write_roots;
-        if self.settings.sandbox == SandboxMode::Off || more.is_empty() {
+        let same = more.is_empty() && !self.list_is_widened;
+        if self.settings.sandbox == SandboxMode::Off || same {
             return None;
         }
         let mut bounds = self.sandbox(home);
@@ -485,10 +560,24 @@ impl ToolPolicy for StandardPolicy {
     }
 
     fn sandbox(&self, home: Option<&Path>) -> SandboxBounds {
+        if self.door.is_elsewhere() {
+            // Nobody searches files that are not this machine's for what to hide.
+            return SandboxBounds {
+                mode: self.settings.sandbox,
+                writable: match self.settings.sandbox {
+                    SandboxMode::Off => Vec::new(),
+                    _ => self.door.writable_elsewhere(),
+                },
+                network: !self.network.clone().for_session().is_closed(),
+                ..SandboxBounds::default()
+            };
+        }
         let mut bounds = sandbox::bounds(&self.settings, &self.scope, &self.door, home);
         // What rules open counts, and an empty list opens nothing. What one call
         // may reach is not for the commands of the whole session.
         bounds.network = !self.network.clone().for_session().is_closed();
+        bounds.asks_network =
+            bounds.mode != SandboxMode::Off && self.network.is_unset() && self.tree.mode().asks();
         bounds
     }
 

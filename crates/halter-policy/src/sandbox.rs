@@ -1,10 +1,11 @@
 //! What the kernel should enforce of a session's policy, as data: whoever runs
 //! commands turns it into a sandbox.
 
+use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
 use crate::door::FileDoor;
-use crate::limits::{SANDBOX_WALK_DEPTH, SANDBOX_WALK_ENTRIES};
+use crate::limits::{SANDBOX_REPOSITORIES, SANDBOX_WALK_DEPTH, SANDBOX_WALK_ENTRIES};
 use crate::settings::{NetworkSwitch, PolicySettings, ProgramList, SessionScope};
 
 /// Whether commands run in a sandbox.
@@ -32,10 +33,16 @@ pub struct SandboxBounds {
     /// Files and directories below the writable ones that commands cannot
     /// change or make.
     pub protected: Vec<PathBuf>,
+    /// Repositories below the writable directories that are too many to be
+    /// protected.
+    pub more_repositories: usize,
     /// The only programs that execute, by name or path, if the user set a list.
     pub programs: Option<Vec<String>>,
     /// Whether commands reach any host at all; which, the network policy says.
     pub network: bool,
+    /// Whether a person may be asked about each host that commands would reach,
+    /// where the place that runs them sees which that is.
+    pub asks_network: bool,
 }
 
 /// Files below a writable directory that programs of the user act on: git runs
@@ -52,6 +59,13 @@ const PROTECTED_FILES: &[&str] = &["halter.toml", ".mcp.json"];
 /// tools.
 const NOT_SEARCHED: &[&str] = &[".git", "node_modules", "target", ".venv"];
 
+/// Whether a directory of this name is searched for sensitive files and
+/// repositories.
+#[must_use]
+pub fn is_searched_by_sandbox(name: &OsStr) -> bool {
+    NOT_SEARCHED.iter().all(|it| name != *it)
+}
+
 pub(crate) fn bounds(
     settings: &PolicySettings,
     scope: &SessionScope,
@@ -66,14 +80,20 @@ pub(crate) fn bounds(
         .filter_map(|root| door.working_dir().join(root).canonicalize().ok())
         .filter(|root| root.is_dir())
         .collect();
-    let mut hidden = Vec::new();
+    let mut found = FoundBelow::default();
     for root in &roots {
-        let mut left = SANDBOX_WALK_ENTRIES;
-        find_closed(root, door, SANDBOX_WALK_DEPTH, &mut left, &mut hidden);
+        found.search(root, door);
     }
+    let FoundBelow {
+        mut hidden,
+        repositories,
+        more_repositories,
+    } = found;
     if let Some(home) = home {
+        let mut found = FoundBelow::default();
         let mut left = SANDBOX_WALK_ENTRIES;
-        find_closed(home, door, 0, &mut left, &mut hidden);
+        found.search_within(home, door, 0, &mut left);
+        hidden.extend(found.hidden);
         let deeper = patterns(settings).filter(|pattern| pattern.components().count() > 1);
         let deeper = deeper.map(|pattern| home.join(pattern));
         hidden.extend(deeper.filter(|path| path.exists() && door.is_closed(path)));
@@ -88,6 +108,11 @@ pub(crate) fn bounds(
     let mut protected: Vec<PathBuf> = roots
         .iter()
         .flat_map(|root| protected_in(root, settings.sandbox))
+        .chain(
+            repositories
+                .iter()
+                .flat_map(|it| protected_in_repository(it)),
+        )
         .collect();
     // Nothing is lost by hiding what lies in a hidden place.
     protected.retain(|path| !hidden.iter().any(|place| path.starts_with(place)));
@@ -104,12 +129,14 @@ pub(crate) fn bounds(
         writable,
         hidden,
         protected,
+        more_repositories,
         programs: match &settings.allowed_shell_commands {
             ProgramList::Default => None,
             ProgramList::Set(names) if names.iter().any(|name| name == "*") => None,
             ProgramList::Set(names) => Some(names.clone()),
         },
         network: settings.network == NetworkSwitch::On,
+        asks_network: false,
     }
 }
 
@@ -117,14 +144,15 @@ pub(crate) fn bounds(
 /// protected as elsewhere, but nothing is put there to keep a place.
 pub(crate) fn open(bounds: &mut SandboxBounds, more: &[PathBuf], door: &FileDoor) {
     for root in more.iter().filter_map(|root| root.canonicalize().ok()) {
-        let mut left = SANDBOX_WALK_ENTRIES;
-        find_closed(
-            &root,
-            door,
-            SANDBOX_WALK_DEPTH,
-            &mut left,
-            &mut bounds.hidden,
-        );
+        let mut found = FoundBelow::default();
+        found.search(&root, door);
+        bounds.hidden.extend(found.hidden);
+        bounds.more_repositories += found.more_repositories;
+        let nested = found
+            .repositories
+            .iter()
+            .flat_map(|it| protected_in_repository(it));
+        bounds.protected.extend(nested);
         let protected = protected_in(&root, bounds.mode).into_iter();
         bounds
             .protected
@@ -158,36 +186,66 @@ fn protected_in(root: &Path, mode: SandboxMode) -> Vec<PathBuf> {
     let mut protected: Vec<PathBuf> = directories
         .chain(files.filter(|file| file.exists()))
         .collect();
-    if git.is_dir() || mode == SandboxMode::Require {
+    if git.exists() {
+        protected.extend(protected_in_repository(&git));
+    } else if mode == SandboxMode::Require {
         protected.extend(PROTECTED_IN_GIT.iter().map(|name| git.join(name)));
-    } else if git.exists() {
-        protected.push(git);
     }
     protected
 }
 
-fn find_closed(
-    directory: &Path,
-    door: &FileDoor,
-    depth: usize,
-    left: &mut usize,
-    found: &mut Vec<PathBuf>,
-) {
-    let Ok(entries) = std::fs::read_dir(directory) else {
-        return;
-    };
-    for entry in entries.flatten() {
-        let Some(rest) = left.checked_sub(1) else {
+/// What is protected of the repository with this `.git`. A file in its place
+/// says where it is.
+#[must_use]
+pub fn protected_in_repository(git: &Path) -> Vec<PathBuf> {
+    match git.is_dir() {
+        true => PROTECTED_IN_GIT.iter().map(|name| git.join(name)).collect(),
+        false => vec![git.to_owned()],
+    }
+}
+
+/// What is found below a directory that commands may change.
+#[derive(Default)]
+struct FoundBelow {
+    /// Files that no command may read.
+    hidden: Vec<PathBuf>,
+    /// The `.git` of repositories within, not that of the directory itself.
+    repositories: Vec<PathBuf>,
+    /// Further ones.
+    more_repositories: usize,
+}
+
+impl FoundBelow {
+    fn search(&mut self, root: &Path, door: &FileDoor) {
+        let mut left = SANDBOX_WALK_ENTRIES;
+        let (known, own) = (self.repositories.len(), root.join(".git"));
+        self.search_within(root, door, SANDBOX_WALK_DEPTH, &mut left);
+        self.repositories.retain(|it| *it != own);
+        let most = known + SANDBOX_REPOSITORIES;
+        self.more_repositories += self.repositories.len().saturating_sub(most);
+        self.repositories.truncate(most);
+    }
+
+    fn search_within(&mut self, directory: &Path, door: &FileDoor, depth: usize, left: &mut usize) {
+        let Ok(entries) = std::fs::read_dir(directory) else {
             return;
         };
-        *left = rest;
-        let path = entry.path();
-        let is_directory = entry.file_type().is_ok_and(|kind| kind.is_dir());
-        let searched = NOT_SEARCHED.iter().all(|name| entry.file_name() != *name);
-        if door.is_closed(&path) {
-            found.push(path);
-        } else if is_directory && searched && depth > 0 {
-            find_closed(&path, door, depth - 1, left, found);
+        for entry in entries.flatten() {
+            let Some(rest) = left.checked_sub(1) else {
+                return;
+            };
+            *left = rest;
+            let path = entry.path();
+            let is_directory = entry.file_type().is_ok_and(|kind| kind.is_dir());
+            let searched = is_searched_by_sandbox(&entry.file_name());
+            if entry.file_name() == ".git" {
+                self.repositories.push(path.clone());
+            }
+            if door.is_closed(&path) {
+                self.hidden.push(path);
+            } else if is_directory && searched && depth > 0 {
+                self.search_within(&path, door, depth - 1, left);
+            }
         }
     }
 }
@@ -238,12 +296,39 @@ mod tests {
         );
         let policy = policy.unwrap();
         std::fs::write(many.join(".env"), "").unwrap();
-        let mut found = Vec::new();
         for (mut left, expected) in [(0, 0), (1, 1), (SANDBOX_WALK_ENTRIES, 1)] {
-            found.clear();
-            find_closed(&many, policy.door(), 0, &mut left, &mut found);
-            assert_eq!(found.len(), expected);
+            let mut found = FoundBelow::default();
+            found.search_within(&many, policy.door(), 0, &mut left);
+            assert_eq!(found.hidden.len(), expected);
         }
+    }
+
+    #[test]
+    fn repositories_within_are_protected_so_many_and_no_more() {
+        let directory = tempfile::tempdir().unwrap();
+        let root = directory.path().canonicalize().unwrap();
+        for number in 0..SANDBOX_REPOSITORIES {
+            std::fs::create_dir_all(root.join(format!("r{number}/.git"))).unwrap();
+        }
+        let protected = || {
+            let mut protected = bounds_in(&root, SandboxMode::Prefer).protected;
+            protected.retain(|path| path.iter().any(|name| name == ".git"));
+            protected
+        };
+        let found = protected();
+        assert_eq!(found.len(), PROTECTED_IN_GIT.len() * SANDBOX_REPOSITORIES);
+        assert!(found.contains(&root.join("r7/.git/hooks")));
+        assert!(found.contains(&root.join("r7/.git/config")));
+        std::fs::create_dir(root.join("one-more")).unwrap();
+        std::fs::write(root.join("one-more/.git"), "gitdir: ../r0/.git").unwrap();
+        let more = bounds_in(&root, SandboxMode::Prefer).more_repositories;
+        assert_eq!(more, 1);
+        let found = protected();
+        let whole = found.contains(&root.join("one-more/.git"));
+        let count = PROTECTED_IN_GIT.len() * SANDBOX_REPOSITORIES - usize::from(whole);
+        assert_eq!(found.len(), count);
+        std::fs::remove_dir_all(root.join("r0")).unwrap();
+        assert!(protected().contains(&root.join("one-more/.git")));
     }
 
     #[test]

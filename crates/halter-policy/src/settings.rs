@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use crate::door::SessionFiles;
 use crate::error::Access;
 use crate::limits::{CONCURRENT_SUBAGENTS, SUBAGENT_DEPTH};
 use crate::permission::Permissions;
@@ -55,6 +56,8 @@ pub struct PolicySettings {
     /// Services of this machine that may be reached, if the network is on:
     /// `localhost` or a loopback address, and a port; absent: every port.
     pub allowed_loopback: Vec<(String, Option<u16>)>,
+    /// Lists that no person widens.
+    pub fixed_lists: FixedLists,
     /// How deep subagents may nest; 0: none.
     pub max_subagent_depth: u32,
     /// How many subagents of one session, and theirs, may run at once.
@@ -79,6 +82,7 @@ impl Default for PolicySettings {
             network: NetworkSwitch::Unset,
             allowed_hosts: Vec::new(),
             allowed_loopback: Vec::new(),
+            fixed_lists: FixedLists::default(),
             max_subagent_depth: SUBAGENT_DEPTH,
             max_concurrent_subagents: CONCURRENT_SUBAGENTS,
             sandbox: SandboxMode::default(),
@@ -104,6 +108,16 @@ impl SoftRoots {
             Access::Write => self.write,
         }
     }
+}
+
+/// Lists that were set and that nobody widens, also not a person who is asked:
+/// those of a session that has less than its harness.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct FixedLists {
+    /// That of programs.
+    pub programs: bool,
+    /// That of hosts.
+    pub hosts: bool,
 }
 
 /// Whether tools and commands may use the network, and who said so.
@@ -171,4 +185,6 @@ pub struct SessionScope {
     /// Files and directories that are neither read nor written even inside a
     /// root, such as the harness's own credentials and state.
     pub protected: Vec<PathBuf>,
+    /// Where the session's files are, if not on this machine.
+    pub files: Option<SessionFiles>,
 }

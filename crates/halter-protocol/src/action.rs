@@ -75,6 +75,29 @@ pub struct CallToJudge {
     /// Permission rules that a person approved for the rest of the session,
     /// oldest first.
     pub session_rules: Vec<String>,
+    /// What a server says of the tool, if it is one of a server.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub definition: Option<ServedDefinition>,
+}
+
+/// What a server says of one of its tools, as far as permissions want to know:
+/// an approval holds for the tool as it was described when it was given.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ServedDefinition {
+    /// Names the whole definition: equal for equal ones. In an allow rule it
+    /// stands behind the name of the tool: `mcp__server__tool@DIGEST`.
+    pub digest: String,
+    /// The server says that the tool may destroy something. What a server says
+    /// of itself only ever narrows.
+    pub destructive: bool,
+}
+
+impl ServedDefinition {
+    /// The allow rule for a tool as it is defined now.
+    #[must_use]
+    pub fn rule_for(&self, tool: &str) -> String {
+        format!("{tool}@{}", self.digest)
+    }
 }
 
 impl CallToJudge {
@@ -86,6 +109,7 @@ impl CallToJudge {
             capabilities: ToolCapabilities::default(),
             hook: HookOpinion::Nothing,
             session_rules: Vec::new(),
+            definition: None,
         }
     }
 }
@@ -122,6 +146,21 @@ pub const HOOK_ASKS: &str = "hook_asks";
 /// The rule of an objection to a tool that requires approval. A hook may spare
 /// the question it asks.
 pub const REQUIRES_APPROVAL: &str = "requires_approval";
+
+/// The rule of an objection to a host that a list which was set does not name.
+pub const HOST_NOT_LISTED: &str = "network.host";
+
+/// The rule of an objection to a program that a list which was set does not
+/// name.
+pub const PROGRAM_NOT_LISTED: &str = "shell.not_in_list";
+
+/// Rules about lists that were set. A person widens such a list for a call or
+/// a session; no rule of a file and no mode does.
+pub const SET_LIST_RULES: [&str; 2] = [HOST_NOT_LISTED, PROGRAM_NOT_LISTED];
+
+/// The rule of an objection to a tool of a server that says of itself to
+/// destroy something. No hook spares the question it asks.
+pub const DESTRUCTIVE_TOOL: &str = "destructive_tool";
 
 /// What speaks against a call.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]

@@ -47,6 +47,8 @@ open_enum! {
         Hook = "hook",
         /// The policy.
         Policy = "policy",
+        /// A call that runs, and waits for the answer.
+        RunningCall = "running_call",
     }
 }
 

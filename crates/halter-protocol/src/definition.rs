@@ -57,6 +57,31 @@ pub struct SkillDef {
     /// Hooks of its frontmatter, as written.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hooks: Option<Value>,
+    /// Permission rules that allow calls in turns that use it, as written.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub allowed_tools: Vec<String>,
+    /// Tools that turns which use it do not have, as written.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub disallowed_tools: Vec<String>,
+    /// The subagent that follows it instead of whoever uses it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fork: Option<SkillFork>,
+    /// Whether the commands that its text marks (`` !`date` ``) run when it is
+    /// used. They pass the policy as any other; without this they are left to
+    /// the model.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub runs_commands: bool,
+}
+
+/// A skill that a subagent follows.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct SkillFork {
+    /// The type of the subagent, as written; absent: `general`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub agent: Option<String>,
+    /// Whether nobody waits for its report.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub background: bool,
 }
 
 impl SkillDef {
@@ -83,6 +108,10 @@ impl SkillDef {
             user_only: false,
             model_only: false,
             hooks: None,
+            allowed_tools: Vec::new(),
+            disallowed_tools: Vec::new(),
+            fork: None,
+            runs_commands: false,
         }
     }
 
@@ -207,6 +236,14 @@ pub struct CommandDef {
     /// The model of the turn it starts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub model: Option<String>,
+    /// Permission rules that allow calls in that turn, as written.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub allowed_tools: Vec<String>,
+    /// Whether the commands that its text marks (`` !`date` ``) run when it is
+    /// used. They pass the policy as any other; without this they are left to
+    /// the model.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub runs_commands: bool,
 }
 
 /// An output style: how a model shall answer.

@@ -18,6 +18,7 @@ use crate::ids::{
 use crate::message::{Message, ReplayMeta};
 use crate::open_enum::open_enum;
 use crate::question::{QuestionRequest, QuestionResponse};
+use crate::resource_changes::ResourcesLoaded;
 use crate::response::ResponseSchema;
 use crate::subagent::{ForkedContext, SubagentStatus};
 use crate::tool::{ToolCall, ToolExecutionOutcome};
@@ -90,7 +91,8 @@ impl SessionEvent {
         self
     }
 
-    /// The event as stream consumers see it: without opaque provider data.
+    /// The event as stream consumers see it: without opaque provider data, and
+    /// without the whole of what the session has loaded.
     pub fn without_opaque(mut self) -> Self {
         match &self.payload {
             SessionEventPayload::MessageItem { message } => {
@@ -104,6 +106,10 @@ impl SessionEvent {
             SessionEventPayload::ContextForked(forked) => {
                 let shown = Arc::new(forked.without_opaque());
                 self.payload = SessionEventPayload::ContextForked(shown);
+            }
+            SessionEventPayload::ResourcesLoaded(loaded) => {
+                let shown = Arc::new(loaded.without_snapshot());
+                self.payload = SessionEventPayload::ResourcesLoaded(shown);
             }
             SessionEventPayload::ContextCompacted(compaction) => {
                 let shown = Arc::new(compaction.without_opaque());
@@ -324,6 +330,8 @@ pub enum SessionEventPayload {
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         removed: Vec<ToolName>,
     },
+    /// The session works with these resources from here on.
+    ResourcesLoaded(Arc<ResourcesLoaded>),
     /// The model sees less of the session from here on.
     ContextCompacted(Arc<ContextCompaction>),
     /// The next request does not extend the cached prefix of the last one.
@@ -421,6 +429,7 @@ impl SessionEventPayload {
             Self::BudgetChanged { .. } => "budget_changed",
             Self::CompactionStarted { .. } => "compaction_started",
             Self::ToolsChanged { .. } => "tools_changed",
+            Self::ResourcesLoaded(_) => "resources_loaded",
             Self::ContextCompacted(_) => "context_compacted",
             Self::CacheBreak { .. } => "cache_break",
             Self::TurnCompleted { .. } => "turn_completed",

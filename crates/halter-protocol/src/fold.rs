@@ -82,6 +82,7 @@ pub fn apply_event(state: &mut SessionState, payload: &SessionEventPayload) {
             state.spent = state.spent.plus(*charge);
         }
         SessionEventPayload::BudgetChanged { budget } => state.budget = Some(*budget),
+        SessionEventPayload::ResourcesLoaded(loaded) => state.resources = Some(loaded.clone()),
         SessionEventPayload::ContextCompacted(compaction) => apply_compaction(state, compaction),
         SessionEventPayload::CacheBreak {
             snapshot_revision,

@@ -34,6 +34,7 @@
 //! | [`prompt`] | prompt segments and the assembled system prompt |
 //! | [`public_tools`] | tools as agent, rule and hook files of other harnesses name them |
 //! | [`resource`] | the snapshot of all resources, and how they are found by name |
+//! | [`resource_changes`] | what of a session's resources is new since it last worked |
 //! | [`definition`] | skills, agents, commands and output styles |
 //! | [`hash`] | the hash that names content |
 //! | [`schema`] | the JSON Schema of the event stream |
@@ -63,6 +64,7 @@ pub mod prompt;
 pub mod public_tools;
 pub mod question;
 pub mod resource;
+pub mod resource_changes;
 pub mod response;
 pub mod schema;
 pub mod session;
@@ -73,14 +75,14 @@ pub mod transcript;
 pub mod turn;
 pub mod usage;
 
-pub use action::{Action, CallToJudge, HookOpinion, Objection, PolicyVerdict};
+pub use action::{Action, CallToJudge, HookOpinion, Objection, PolicyVerdict, ServedDefinition};
 pub use approval::{ApprovalAnswer, ApprovalChoice, ApprovalRequest, AskedBy, ResolvedBy};
 pub use bounds::SessionBounds;
 pub use budget::{Budget, BudgetLeft, BudgetResource, BudgetScope, SessionBudget, Spending};
 pub use capability::{MediaLimits, ProviderCapabilities};
 pub use compaction::{CompactionReason, CompactionTier, ContextCompaction, WindowPart};
 pub use content::ContentPart;
-pub use definition::{AgentDef, AgentIsolation, CommandDef, OutputStyleDef, SkillDef};
+pub use definition::{AgentDef, AgentIsolation, CommandDef, OutputStyleDef, SkillDef, SkillFork};
 pub use event::{
     CacheBreakReason, Delivery, DeltaItem, NotificationItem, PendingEvent, SCHEMA_VERSION,
     SessionEvent, SessionEventPayload, TurnError, UnknownPayload,
@@ -108,6 +110,7 @@ pub use question::{Question, QuestionOption, QuestionRequest, QuestionResponse};
 pub use resource::{
     PluginManifest, ResourceKind, ResourceOrigin, ResourceSnapshot, UnresolvedName,
 };
+pub use resource_changes::{ResourceChange, ResourceChangeKind, ResourcesLoaded};
 pub use response::{FINAL_TOOL, ResponseSchema};
 pub use session::{
     ContextMark, EnvironmentSnapshot, GitSnapshot, InstructionFile, PendingToolCall,

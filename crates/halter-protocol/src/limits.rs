@@ -56,6 +56,10 @@ pub const TASKS: usize = 500;
 /// Longest permission rule, in bytes.
 pub const MAX_RULE_BYTES: usize = 4096;
 
+/// Hexadecimal digits that name the definition of a tool of a server, in a
+/// permission rule: enough that no server finds two definitions with the same.
+pub const DEFINITION_DIGITS: usize = 32;
+
 /// Deferred tools that a session loads. What is loaded stays: a request begins
 /// as the one before did.
 pub const LOADED_TOOLS: usize = 128;

@@ -50,6 +50,15 @@ impl ResourceSnapshot {
         }
     }
 
+    /// True if there is nothing in it.
+    pub fn is_empty(&self) -> bool {
+        self.skills.is_empty()
+            && self.agents.is_empty()
+            && self.commands.is_empty()
+            && self.output_styles.is_empty()
+            && self.plugins.is_empty()
+    }
+
     /// The skill of a name. Without the plugin's name it must be the only one
     /// that is called so.
     ///
@@ -189,6 +198,8 @@ pub enum ResourceKind {
     OutputStyle,
     /// A plugin.
     Plugin,
+    /// An instruction file, such as `AGENTS.md`.
+    Instructions,
 }
 
 impl ResourceKind {
@@ -200,6 +211,7 @@ impl ResourceKind {
             Self::Command => "command",
             Self::OutputStyle => "output style",
             Self::Plugin => "plugin",
+            Self::Instructions => "instructions",
         }
     }
 }

@@ -12,6 +12,7 @@ use crate::ids::{
 use crate::memory::SessionMemory;
 use crate::prompt::PromptSegment;
 use crate::question::QuestionRequest;
+use crate::resource_changes::ResourcesLoaded;
 use crate::response::ResponseSchema;
 use crate::subagent::{SubagentEventForwarding, SubagentPlace, SubagentStatus};
 use crate::tool::{ToldTool, ToolCall, ToolError, ToolResult};
@@ -153,6 +154,9 @@ pub struct SessionState {
     /// The resources in force, if they were replaced since the start.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub snapshot_revision: Option<Revision>,
+    /// The resources it last worked with, where that was noted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub resources: Option<Arc<ResourcesLoaded>>,
     /// The tools in force, if they have changed since the start.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tools_revision: Option<Revision>,

@@ -10,6 +10,7 @@ use crate::message::Message;
 use crate::open_enum::open_enum;
 use crate::session::ContextMark;
 use crate::transcript::Transcript;
+use crate::turn::ResourceUse;
 use crate::usage::Usage;
 use indexmap::IndexMap;
 use schemars::JsonSchema;
@@ -195,6 +196,9 @@ pub struct SpawnSubagentRequest {
     /// not be told otherwise.
     #[serde(default)]
     pub wait: bool,
+    /// What its first turn uses.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub uses: Vec<ResourceUse>,
 }
 
 /// More work for a subagent.

@@ -44,6 +44,22 @@ pub enum ResourceUse {
         #[serde(default)]
         arguments: String,
     },
+    /// A command whose prompt is in the message: what it allows holds in the
+    /// turn.
+    Command {
+        /// Its name.
+        name: String,
+    },
+    /// A command whose prompt the session adds to the message, with the output
+    /// of its commands and the files it refers to; what it allows holds in the
+    /// turn.
+    CommandPrompt {
+        /// Its name.
+        name: String,
+        /// What the user wrote after the name.
+        #[serde(default)]
+        arguments: String,
+    },
     /// An output style, from now on.
     OutputStyle {
         /// Its name.

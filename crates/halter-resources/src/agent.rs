@@ -89,6 +89,11 @@ impl LoadedAgent {
             let reason = "it has no prompt; say after the frontmatter how the agent works";
             return Err(Malformed::new(reason));
         }
+        let described = described_servers(header.mcp_servers.as_ref());
+        if !of_plugin && !described.is_empty() {
+            let path = path.to_owned();
+            warnings.push(ResourceWarning::ServersNotStarted { path, described });
+        }
         let mut unused: Vec<&'static str> = Vec::new();
         let mut drop_if = |condition: bool, key: &'static str| {
             if condition {
@@ -97,6 +102,8 @@ impl LoadedAgent {
         };
         drop_if(header.memory.is_some(), "memory");
         drop_if(header.initial_prompt.is_some(), "initialPrompt");
+        drop_if(header.effort.is_some(), "effort");
+        drop_if(header.background.is_some(), "background");
         // The public rule: what comes with a plugin does not widen what an agent may do.
         drop_if(of_plugin && header.hooks.is_some(), "hooks");
         drop_if(of_plugin && header.mcp_servers.is_some(), "mcpServers");
@@ -160,6 +167,18 @@ impl LoadedAgent {
     pub(crate) fn disarm(&mut self) {
         self.definition.hooks = None;
         self.definition.mcp_servers = None;
+    }
+}
+
+/// The names of the servers that a file describes instead of naming them.
+fn described_servers(written: Option<&Value>) -> Vec<String> {
+    match written {
+        Some(Value::Array(entries)) => {
+            let entries = entries.iter().map(Some);
+            entries.flat_map(described_servers).collect()
+        }
+        Some(Value::Object(servers)) => servers.keys().cloned().collect(),
+        _ => Vec::new(),
     }
 }
 
@@ -232,7 +251,11 @@ mod tests {
     #[test]
     fn every_public_key_is_read() {
         let (agent, told) = parse(FULL).unwrap();
-        assert_eq!(told, []);
+        let told: Vec<String> = told.iter().map(ToString::to_string).collect();
+        assert!(
+            told.len() == 1 && told[0].contains("effort, background"),
+            "{told:?}"
+        );
         let hook = json!({"type": "command", "command": "./check"});
         assert_eq!(
             agent,

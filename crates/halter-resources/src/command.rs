@@ -5,6 +5,8 @@ use crate::content::ContentName;
 use crate::header::{Document, Malformed, WordList, first_paragraph, one_line};
 use crate::limits::MAX_DESCRIPTION_CHARS;
 use crate::name::usable_name;
+use crate::render::has_commands;
+use crate::skill::allow_rules;
 use crate::warning::ResourceWarning;
 use halter_protocol::resource::NAME_SEPARATOR;
 use halter_protocol::{CommandDef, ResourceKind, ResourceOrigin};
@@ -33,6 +35,7 @@ struct CommandHeader {
     arguments: Option<WordList>,
     model: Option<String>,
     hooks: Option<Value>,
+    allowed_tools: Option<WordList>,
 }
 
 impl LoadedCommand {
@@ -62,6 +65,8 @@ impl LoadedCommand {
                 keys: vec!["hooks".to_owned()],
             });
         }
+        let rules = header.allowed_tools.as_ref();
+        let allowed_tools = allow_rules(rules, path, ResourceKind::Command, &mut warnings);
         let definition = CommandDef {
             name,
             description,
@@ -71,8 +76,22 @@ impl LoadedCommand {
             argument_hint: hint(header.argument_hint),
             arguments: header.arguments.unwrap_or_default().0,
             model: model(header.model),
+            allowed_tools,
+            runs_commands: has_commands(body),
         };
         Ok((Self { definition }, warnings))
+    }
+
+    /// Whether using it can run programs that its file names, or spare a
+    /// question.
+    pub(crate) fn can_run_code(&self) -> bool {
+        !self.definition.allowed_tools.is_empty() || self.definition.runs_commands
+    }
+
+    /// Takes that away.
+    pub(crate) fn disarm(&mut self) {
+        self.definition.allowed_tools.clear();
+        self.definition.runs_commands = false;
     }
 
     /// What the command is called by its content, wherever its file is.

@@ -363,7 +363,7 @@ impl Found {
         let untrusted = |kind, path: &Path| ResourceWarning::Untrusted {
             kind,
             path: path.to_owned(),
-            withheld: "what its frontmatter names".to_owned(),
+            withheld: "what its frontmatter or its text names".to_owned(),
         };
         for skill in self.skills.values_mut() {
             let folder = skill.definition().root().map(Path::to_owned);
@@ -381,6 +381,15 @@ impl Found {
                 agent.disarm();
                 let path = &agent.definition.path;
                 self.warnings.push(untrusted(ResourceKind::Agent, path));
+            }
+        }
+        for command in self.commands.values_mut() {
+            let of_project = command.definition.origin == ResourceOrigin::Project;
+            if of_project && command.can_run_code() && !is_trusted(trust, &command.definition.path)
+            {
+                command.disarm();
+                let path = &command.definition.path;
+                self.warnings.push(untrusted(ResourceKind::Command, path));
             }
         }
     }

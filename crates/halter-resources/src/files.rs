@@ -73,7 +73,7 @@ pub(crate) fn open_under(root: &Path, path: &Path) -> Result<File, Unread> {
 }
 
 /// The first `max` bytes of a file, and whether there are more.
-pub(crate) fn read_start(file: File, max: u64) -> Result<(Vec<u8>, bool), Unread> {
+pub(crate) fn read_start(file: impl Read, max: u64) -> Result<(Vec<u8>, bool), Unread> {
     let mut bytes = Vec::new();
     file.take(max.saturating_add(1))
         .read_to_end(&mut bytes)

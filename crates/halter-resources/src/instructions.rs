@@ -15,7 +15,9 @@ use halter_protocol::limits::INSTRUCTION_FILES;
 use halter_protocol::{ContentHash, InstructionFile, encoding::escape_path};
 use std::collections::HashSet;
 use std::ffi::OsStr;
-use std::fs::{self, File};
+use std::fmt;
+use std::fs;
+use std::io::Read;
 use std::path::{Path, PathBuf};
 
 /// The instruction files of a directory, in the order they are loaded.
@@ -47,12 +49,21 @@ pub trait InstructionDoor {
 }
 
 /// A regular file, open for reading.
-#[derive(Debug)]
 pub struct OpenInstructions {
     /// The file.
-    pub file: File,
+    pub file: Box<dyn Read>,
     /// Where it is, free of links.
     pub resolved: PathBuf,
+}
+
+impl fmt::Debug for OpenInstructions {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { file: _, resolved } = self;
+        formatter
+            .debug_tuple("OpenInstructions")
+            .field(resolved)
+            .finish()
+    }
 }
 
 /// Why a file is not opened.
@@ -208,7 +219,7 @@ impl InstructionLoader<'_> {
         }
         let resolved = fs::canonicalize(path).map_err(Unread::Io);
         let opened = resolved.and_then(|resolved| {
-            let file = open_under(Path::new("/"), &resolved)?;
+            let file = Box::new(open_under(Path::new("/"), &resolved)?);
             Ok(OpenInstructions { file, resolved })
         });
         let source = InstructionSource {
@@ -277,7 +288,7 @@ impl InstructionLoader<'_> {
         }
     }
 
-    fn read(&mut self, file: File, path: &Path) -> Option<InstructionText> {
+    fn read(&mut self, file: Box<dyn Read>, path: &Path) -> Option<InstructionText> {
         if !is_showable(path) {
             let path = path.to_owned();
             self.warnings.push(ResourceWarning::PathNotText { path });
@@ -403,7 +414,10 @@ fn open_beside(root: &Path, path: &Path) -> Result<OpenInstructions, ClosedInstr
         return Err(ClosedInstructions::Refused(reason.to_owned()));
     }
     match open_under(root, &resolved) {
-        Ok(file) => Ok(OpenInstructions { file, resolved }),
+        Ok(file) => Ok(OpenInstructions {
+            file: Box::new(file),
+            resolved,
+        }),
         Err(unread) => Err(ClosedInstructions::Refused(
             unread.reason(MAX_INSTRUCTION_BYTES),
         )),

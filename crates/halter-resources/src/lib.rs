@@ -30,6 +30,7 @@
 
 pub mod agent;
 pub mod command;
+mod command_line;
 pub mod compiler;
 mod content;
 mod definition_walk;

@@ -133,13 +133,22 @@ pub struct LoadedPlugin {
 impl LoadedPlugin {
     /// What can run programs, in words; none if nothing can.
     pub fn runs(&self) -> Option<String> {
+        let skills = self.skills.iter().any(LoadedSkill::can_run_code);
+        let commands = self.commands.iter().any(LoadedCommand::can_run_code);
         let parts = [
-            (PluginPart::Hooks, self.hooks.is_empty()),
-            (PluginPart::McpServers, self.mcp_servers.is_empty()),
-            (PluginPart::LspServers, self.lsp_servers.is_empty()),
+            (PluginPart::Hooks.as_str(), !self.hooks.is_empty()),
+            (
+                PluginPart::McpServers.as_str(),
+                !self.mcp_servers.is_empty(),
+            ),
+            (
+                PluginPart::LspServers.as_str(),
+                !self.lsp_servers.is_empty(),
+            ),
+            ("what skills or commands name", skills || commands),
         ];
-        let present = parts.into_iter().filter(|(_, empty)| !empty);
-        let names: Vec<&str> = present.map(|(part, _)| part.as_str()).collect();
+        let present = parts.into_iter().filter(|(_, present)| *present);
+        let names: Vec<&str> = present.map(|(part, _)| part).collect();
         (!names.is_empty()).then(|| names.join(", "))
     }
 
@@ -148,6 +157,8 @@ impl LoadedPlugin {
         self.hooks.clear();
         self.mcp_servers.clear();
         self.lsp_servers.clear();
+        self.skills.iter_mut().for_each(LoadedSkill::disarm);
+        self.commands.iter_mut().for_each(LoadedCommand::disarm);
         self.manifest.content = None;
     }
 

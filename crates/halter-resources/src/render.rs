@@ -1,10 +1,12 @@
 //! The text of a skill or a command as it is used: places for arguments are
 //! filled, in one pass, so that nothing an argument says is filled again.
 //!
-//! A command that the text would have run (`` !`git status` ``) is not run here:
-//! the model is told to run it, so that it passes hooks, policy and approvals as
-//! any other does.
+//! What the text itself marks as a command (`` !`git status` ``, a fence whose
+//! first line ends in `!`) or as a file (`@src/main.rs`) comes out as a piece of
+//! its own. Nothing is run or read here: a session does, where its policy lets
+//! it, and leaves to the model what remains.
 
+use crate::command_line::CommandLine;
 use crate::frontmatter::{FrontmatterSplit, split};
 use halter_protocol::encoding::escape_path;
 use halter_protocol::{CommandDef, ResourceOrigin, ResourceSnapshot, SkillDef};
@@ -34,10 +36,81 @@ pub enum SkillScope<'a> {
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct RenderedText {
-    /// The text.
+    /// The text, with its commands left to the model.
     pub text: String,
+    /// Its pieces, in order.
+    pub pieces: Vec<TextPiece>,
     /// Whether it had a place for arguments.
     pub takes_arguments: bool,
+}
+
+/// A piece of a filled text.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum TextPiece {
+    /// What stays as it is.
+    Text(String),
+    /// A command, for whose output it stands.
+    Command(TextCommand),
+    /// A file that a command refers to, as written after the `@`.
+    File(String),
+}
+
+/// A command that a text marks.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct TextCommand {
+    /// What a shell shall run. Arguments are quoted, so that each is a word and
+    /// nothing else.
+    pub line: String,
+    /// Why it must not run: an argument stands where it cannot be quoted.
+    pub problem: Option<String>,
+    /// The first line of its fence, if it has one.
+    fence: Option<String>,
+}
+
+impl TextCommand {
+    /// The command as text, with a note to it.
+    pub fn as_text(&self, note: &str) -> String {
+        match &self.fence {
+            Some(fence) => {
+                let ticks: String = fence.chars().take_while(|it| *it == '`').collect();
+                format!("{note}\n{fence}\n{}\n{ticks}", self.line)
+            }
+            None => format!("`{}` {note}", self.line),
+        }
+    }
+}
+
+impl RenderedText {
+    fn new(pieces: Vec<TextPiece>, takes_arguments: bool) -> Self {
+        let text = pieces.iter().map(|piece| match piece {
+            TextPiece::Text(text) => text.clone(),
+            TextPiece::Command(command) => command.as_text(NOT_RUN),
+            TextPiece::File(path) => format!("@{path}"),
+        });
+        Self {
+            text: text.collect(),
+            pieces,
+            takes_arguments,
+        }
+    }
+
+    /// With all commands left to the model.
+    fn without_commands(mut self) -> Self {
+        for piece in &mut self.pieces {
+            if let TextPiece::Command(command) = piece {
+                *piece = TextPiece::Text(command.as_text(NOT_RUN));
+            }
+        }
+        self
+    }
+
+    /// Whether a session has to run or read something for it.
+    pub fn has_marks(&self) -> bool {
+        let is_mark = |piece: &TextPiece| !matches!(piece, TextPiece::Text(_));
+        self.pieces.iter().any(is_mark)
+    }
 }
 
 /// The text of a skill, without its frontmatter.
@@ -48,25 +121,46 @@ pub fn skill_text(skill: &SkillDef, arguments: &str, scope: SkillScope<'_>) -> R
     };
     let directory = skill.root().map(Path::to_owned);
     let values = Values::new(arguments, &skill.arguments, directory, &skill.origin, scope);
-    fill(body.trim(), &values)
+    let rendered = fill(body.trim(), &values, FileMarks::Text);
+    match skill.runs_commands {
+        true => rendered,
+        false => rendered.without_commands(),
+    }
 }
 
 /// The prompt of a command. Arguments without a place for them follow it.
-pub fn command_text(command: &CommandDef, arguments: &str, scope: SkillScope<'_>) -> String {
+pub fn command_text(command: &CommandDef, arguments: &str, scope: SkillScope<'_>) -> RenderedText {
     let directory = command.path.parent().map(Path::to_owned);
     let origin = &command.origin;
     let values = Values::new(arguments, &command.arguments, directory, origin, scope);
-    let mut rendered = fill(&command.prompt, &values);
+    let mut rendered = fill(&command.prompt, &values, FileMarks::Files);
     if !rendered.takes_arguments && !arguments.trim().is_empty() {
-        rendered.text.push_str("\n\nARGUMENTS: ");
-        rendered.text.push_str(arguments.trim());
+        let more = format!("\n\nARGUMENTS: {}", arguments.trim());
+        rendered.text.push_str(&more);
+        rendered.pieces.push(TextPiece::Text(more));
     }
-    rendered.text
+    match command.runs_commands {
+        true => rendered,
+        false => rendered.without_commands(),
+    }
 }
 
-struct Values<'a> {
+/// Whether a text marks commands to run.
+pub(crate) fn has_commands(body: &str) -> bool {
+    let nothing = Values {
+        arguments: "",
+        words: Vec::new(),
+        names: &[],
+        variables: Vec::new(),
+    };
+    let rendered = fill(body, &nothing, FileMarks::Text);
+    let mut pieces = rendered.pieces.iter();
+    pieces.any(|piece| matches!(piece, TextPiece::Command(_)))
+}
+
+pub(crate) struct Values<'a> {
     arguments: &'a str,
-    words: Vec<String>,
+    pub(crate) words: Vec<String>,
     names: &'a [String],
     variables: Vec<(&'static str, String)>,
 }
@@ -140,50 +234,79 @@ fn words(text: &str) -> Vec<String> {
 
 /// What a place stands for, how many bytes it takes, and whether it is one for
 /// arguments.
-struct Place {
-    value: String,
-    length: usize,
-    argument: bool,
+pub(crate) struct Place {
+    pub(crate) value: String,
+    pub(crate) length: usize,
+    pub(crate) argument: bool,
+    /// Whether it stands for all arguments.
+    pub(crate) all: bool,
 }
 
-fn fill(text: &str, values: &Values<'_>) -> RenderedText {
+/// What `@path` is.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum FileMarks {
+    Text,
+    Files,
+}
+
+/// A mark of the text itself, and how many bytes it takes.
+struct Mark {
+    piece: TextPiece,
+    length: usize,
+    takes_arguments: bool,
+}
+
+fn fill(text: &str, values: &Values<'_>, files: FileMarks) -> RenderedText {
+    let mut pieces = Vec::new();
     let mut filled = String::with_capacity(text.len());
     let mut takes_arguments = false;
     let mut rest = text;
-    let mut at_word_start = true;
+    // What stands before is what the file says, never what an argument says.
+    let mut before: Option<char> = None;
     while let Some(character) = rest.chars().next() {
-        let place = match character {
-            '$' => placeholder(rest, values),
-            '!' if at_word_start => command_to_run(rest),
-            '`' if rest.starts_with("```") && is_line_start(&filled) => fence_to_run(rest),
+        let at_word_start = before.is_none_or(char::is_whitespace);
+        let at_line_start = before.is_none_or(|it| it == '\n');
+        let mark = match character {
+            '!' if at_word_start => command_to_run(rest, values),
+            '`' if at_line_start => fence_to_run(rest, values),
+            '@' if at_word_start && files == FileMarks::Files => file_to_read(rest, values),
             _ => None,
         };
-        let length = match place {
-            Some(place) => {
+        let place = match character {
+            '$' => placeholder(rest, values),
+            _ => None,
+        };
+        let length = match (mark, place) {
+            (Some(mark), _) => {
+                if !filled.is_empty() {
+                    pieces.push(TextPiece::Text(std::mem::take(&mut filled)));
+                }
+                pieces.push(mark.piece);
+                takes_arguments |= mark.takes_arguments;
+                mark.length
+            }
+            (None, Some(place)) => {
                 filled.push_str(&place.value);
                 takes_arguments |= place.argument;
                 place.length
             }
-            None => {
+            (None, None) => {
                 filled.push(character);
                 character.len_utf8()
             }
         };
-        at_word_start = character.is_whitespace();
-        rest = rest.get(length..).unwrap_or_default();
+        let (done, remaining) = rest.split_at_checked(length).unwrap_or((rest, ""));
+        before = done.chars().next_back();
+        rest = remaining;
     }
-    RenderedText {
-        text: filled,
-        takes_arguments,
+    if !filled.is_empty() {
+        pieces.push(TextPiece::Text(filled));
     }
-}
-
-fn is_line_start(text: &str) -> bool {
-    text.is_empty() || text.ends_with('\n')
+    RenderedText::new(pieces, takes_arguments)
 }
 
 /// `rest` begins with `$`.
-fn placeholder(rest: &str, values: &Values<'_>) -> Option<Place> {
+pub(crate) fn placeholder(rest: &str, values: &Values<'_>) -> Option<Place> {
     let after = rest.get(1..)?;
     if let Some(braced) = after.strip_prefix('{') {
         let name = braced.split_once('}')?.0;
@@ -191,6 +314,7 @@ fn placeholder(rest: &str, values: &Values<'_>) -> Option<Place> {
             value: values.variable(name)?.to_owned(),
             length: name.len() + 3,
             argument: false,
+            all: false,
         });
     }
     let argument = |value: String, length: usize| {
@@ -199,6 +323,7 @@ fn placeholder(rest: &str, values: &Values<'_>) -> Option<Place> {
             value,
             length,
             argument,
+            all: false,
         })
     };
     let digits = |text: &str| text.bytes().take_while(u8::is_ascii_digit).count();
@@ -217,32 +342,91 @@ fn placeholder(rest: &str, values: &Values<'_>) -> Option<Place> {
         {
             return argument(values.word(number), whole + index.len() + 2);
         }
-        return argument(values.arguments.to_owned(), whole);
+        return argument(values.arguments.to_owned(), whole)
+            .map(|place| Place { all: true, ..place });
     }
     let position = values.names.iter().position(|known| known == name)?;
     argument(values.word(position), 1 + name.len())
 }
 
 /// `` !`command` ``: `rest` begins with `!`.
-fn command_to_run(rest: &str) -> Option<Place> {
+fn command_to_run(rest: &str, values: &Values<'_>) -> Option<Mark> {
     let (command, _) = rest.strip_prefix("!`")?.split_once('`')?;
-    let one_line = !command.is_empty() && !command.contains('\n');
-    one_line.then(|| Place {
-        value: format!("`{command}` {NOT_RUN}"),
-        length: command.len() + 3,
-        argument: false,
-    })
+    let one_line = !command.trim().is_empty() && !command.contains('\n');
+    one_line.then(|| command_mark(command, None, command.len() + 3, values))
 }
 
-/// A fence whose first line ends in `!` holds commands to run.
-fn fence_to_run(rest: &str) -> Option<Place> {
-    let line = rest.lines().next()?;
-    let language = line.trim_end().strip_suffix('!')?;
-    let plain = language.trim_start_matches('`');
-    (!plain.contains('`')).then(|| Place {
-        value: format!("{NOT_RUN}\n{}", language.trim_end()),
-        length: line.len(),
-        argument: false,
+/// A fence whose first line ends in `!` holds commands to run, up to its end.
+fn fence_to_run(rest: &str, values: &Values<'_>) -> Option<Mark> {
+    let ticks = rest.bytes().take_while(|byte| *byte == b'`').count();
+    let fence = rest.get(..ticks).filter(|_| ticks >= 3)?;
+    let (first, below) = rest.split_once('\n')?;
+    let opening = first.trim_end().strip_suffix('!')?.trim_end();
+    if opening.get(ticks..)?.contains('`') {
+        return None;
+    }
+    let mut length = 0;
+    for line in below.split_inclusive('\n') {
+        if line.trim() == fence {
+            let script = below.get(..length)?.trim_end();
+            let whole = first.len() + 1 + length + line.trim_end().len();
+            let opening = Some(opening.to_owned());
+            return (!script.trim().is_empty())
+                .then(|| command_mark(script, opening, whole, values));
+        }
+        length += line.len();
+    }
+    None
+}
+
+fn command_mark(written: &str, fence: Option<String>, length: usize, values: &Values<'_>) -> Mark {
+    let CommandLine {
+        line,
+        problem,
+        takes_arguments,
+    } = CommandLine::fill(written, values);
+    Mark {
+        piece: TextPiece::Command(TextCommand {
+            line,
+            problem,
+            fence,
+        }),
+        length,
+        takes_arguments,
+    }
+}
+
+/// `@src/main.rs`, up to the next space: `rest` begins with `@`. A name with a
+/// colon is one of an MCP server.
+fn file_to_read(rest: &str, values: &Values<'_>) -> Option<Mark> {
+    let word = rest.get(1..)?.split(char::is_whitespace).next()?;
+    let word = word.trim_end_matches(['.', ',', ';', '!', '?', ')', '`', '"', '\'']);
+    let mut path = String::new();
+    let mut takes_arguments = false;
+    let mut left = word;
+    while let Some(character) = left.chars().next() {
+        let place = match character {
+            '$' => placeholder(left, values),
+            _ => None,
+        };
+        let length = match place {
+            Some(place) => {
+                path.push_str(&place.value);
+                takes_arguments |= place.argument;
+                place.length
+            }
+            None => {
+                path.push(character);
+                character.len_utf8()
+            }
+        };
+        left = left.get(length..).unwrap_or_default();
+    }
+    let is_path = !path.is_empty() && !path.contains([':', '\0', '\n']);
+    is_path.then(|| Mark {
+        piece: TextPiece::File(path),
+        length: 1 + word.len(),
+        takes_arguments,
     })
 }
 
@@ -304,6 +488,72 @@ mod tests {
     }
 
     #[test]
+    fn commands_are_found_in_the_text_and_never_in_arguments() {
+        let marked = |body: &str, arguments: &str| {
+            let skill = SkillDef {
+                runs_commands: true,
+                ..skill(body, &["file"])
+            };
+            let pieces = skill_text(&skill, arguments, SkillScope::Any).pieces;
+            let commands = pieces.into_iter().filter_map(|piece| match piece {
+                TextPiece::Command(command) => Some(command.line),
+                _ => None,
+            });
+            commands.collect::<Vec<String>>()
+        };
+        for (body, arguments, expected) in [
+            ("Now: !`date`, in !`pwd`", "", vec!["date", "pwd"]),
+            ("Log: !`git log $file`", "a.rs", vec!["git log a.rs"]),
+            ("```!\ndate\nls $0\n```\nx", "a", vec!["date\nls a"]),
+            ("````sh !\n```\n````", "", vec!["```"]),
+            ("$ARGUMENTS", "!`rm x`", vec![]),
+            ("! $ARGUMENTS", "`rm x`", vec![]),
+            ("!$ARGUMENTS", "`rm x`", vec![]),
+            ("$0$1", "! `rm\u{a0}x`", vec![]),
+            ("$ARGUMENTS", "\n```!\nrm x\n```", vec![]),
+            ("```$0\nrm x\n```", "!", vec![]),
+            ("```!\nno end", "", vec![]),
+            ("wow!`x` ``!`y``", "", vec![]),
+            ("!`two\nlines`", "", vec![]),
+            ("!` `", "", vec![]),
+            ("```sh\nls\n```", "", vec![]),
+        ] {
+            assert_eq!(marked(body, arguments), expected, "{body} / {arguments}");
+            assert_eq!(
+                has_commands(body),
+                !marked(body, "").is_empty(),
+                "{body} / {arguments}"
+            );
+        }
+    }
+
+    #[test]
+    fn files_are_found_in_the_text_of_commands() {
+        let command = |prompt: &str, arguments: &str| {
+            let command: CommandDef = serde_json::from_value(serde_json::json!({
+                "name": "go", "description": "d", "path": "/c/go.md", "prompt": prompt,
+            }))
+            .unwrap();
+            let pieces = command_text(&command, arguments, SkillScope::Any).pieces;
+            let files = pieces.into_iter().filter_map(|piece| match piece {
+                TextPiece::File(path) => Some(path),
+                _ => None,
+            });
+            files.collect::<Vec<String>>()
+        };
+        for (prompt, arguments, expected) in [
+            ("See @src/a.rs, then @b.", "", vec!["src/a.rs", "b"]),
+            ("See @src/$0", "x.rs", vec!["src/x.rs"]),
+            ("See $ARGUMENTS", "@secret", vec![]),
+            ("Mail a@b.c, @files:uri, @", "", vec![]),
+        ] {
+            assert_eq!(command(prompt, arguments), expected, "{prompt}");
+        }
+        let skill = skill("See @src/a.rs", &[]);
+        assert!(!skill_text(&skill, "", SkillScope::Any).has_marks());
+    }
+
+    #[test]
     fn a_text_knows_its_session_and_its_plugin() {
         let mut resources = ResourceSnapshot::empty();
         let plugin = serde_json::from_value(serde_json::json!({"name": "p", "root": "/plugins/p"}));
@@ -322,7 +572,7 @@ mod tests {
             plugin_id: "p".into(),
         };
         assert_eq!(
-            command_text(&command, "now", scope),
+            command_text(&command, "now", scope).text,
             "ses_1 /work /plugins/p\n\nARGUMENTS: now"
         );
     }

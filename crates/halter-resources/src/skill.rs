@@ -8,10 +8,13 @@ use crate::files::is_showable;
 use crate::header::{Document, Malformed, WordList, first_paragraph, one_line};
 use crate::limits::{MAX_DESCRIPTION_CHARS, MAX_LISTED_CHARS};
 use crate::name::{is_public_name, usable_name};
+use crate::render::has_commands;
 use crate::skill_walk;
 use crate::warning::ResourceWarning;
 use halter_protocol::encoding::escape_path;
-use halter_protocol::{ResourceKind, ResourceOrigin, SkillDef, SkillName};
+use halter_protocol::{
+    PermissionRule, ResourceKind, ResourceOrigin, RuleEffect, SkillDef, SkillFork, SkillName,
+};
 use serde::Deserialize;
 use serde_json::Value;
 use std::path::{Path, PathBuf};
@@ -95,7 +98,7 @@ impl LoadedSkill {
             .field(self.description())
             .field(escape_path(&self.relative_path))
             .field(self.body())
-            .field([u8::from(self.definition.hooks.is_some())])
+            .field([u8::from(self.can_run_code())])
             .finish("skl")
     }
 
@@ -106,14 +109,23 @@ impl LoadedSkill {
         }
     }
 
-    /// Whether using it can run programs that its file names.
+    /// Whether using it can run programs that its file names, or spare a
+    /// question.
     pub(crate) fn can_run_code(&self) -> bool {
-        self.definition.hooks.is_some()
+        let SkillDef {
+            hooks,
+            allowed_tools,
+            runs_commands,
+            ..
+        } = &self.definition;
+        hooks.is_some() || !allowed_tools.is_empty() || *runs_commands
     }
 
-    /// Takes away what can run programs.
+    /// Takes that away.
     pub(crate) fn disarm(&mut self) {
         self.definition.hooks = None;
+        self.definition.allowed_tools.clear();
+        self.definition.runs_commands = false;
     }
 
     /// Puts the name of its plugin before its own.
@@ -169,7 +181,20 @@ impl LoadedSkill {
                           could stand in; say in a sentence when to use it";
             return Err(Malformed::new(reason));
         }
-        let keys = header.unused();
+        let mut keys = header.unused();
+        let rules = header.allowed_tools.as_ref();
+        let allowed_tools = allow_rules(rules, path.as_path(), kind, &mut warnings);
+        let fork = match header.context.as_deref() {
+            Some("fork") => Some(SkillFork {
+                agent: header.agent.clone(),
+                background: header.background.unwrap_or_default(),
+            }),
+            Some(_) => {
+                keys.push("context".to_owned());
+                None
+            }
+            None => None,
+        };
         if !keys.is_empty() {
             let path = path.clone();
             warnings.push(ResourceWarning::KeysUnused { kind, path, keys });
@@ -188,6 +213,10 @@ impl LoadedSkill {
             paths: header.paths.unwrap_or_default().0,
             model: model(header.model),
             hooks: header.hooks.filter(|hooks| !hooks.is_null()),
+            allowed_tools,
+            disallowed_tools: header.disallowed_tools.unwrap_or_default().0,
+            fork,
+            runs_commands: has_commands(body),
             ..SkillDef::new("", name, description, path, "")
         };
         let skill = Self {
@@ -219,12 +248,12 @@ struct SkillHeader {
     disable_model_invocation: Option<bool>,
     user_invocable: Option<bool>,
     hooks: Option<Value>,
-    allowed_tools: Option<Value>,
-    disallowed_tools: Option<Value>,
+    allowed_tools: Option<WordList>,
+    disallowed_tools: Option<WordList>,
     effort: Option<Value>,
-    context: Option<Value>,
-    agent: Option<Value>,
-    background: Option<Value>,
+    context: Option<String>,
+    agent: Option<String>,
+    background: Option<bool>,
 }
 
 impl SkillHeader {
@@ -238,17 +267,37 @@ impl SkillHeader {
 
     /// The keys that are known and have no effect here.
     fn unused(&self) -> Vec<String> {
+        let forks = self.context.is_some();
         let keys = [
-            ("allowed-tools", &self.allowed_tools),
-            ("disallowed-tools", &self.disallowed_tools),
-            ("effort", &self.effort),
-            ("context", &self.context),
-            ("agent", &self.agent),
-            ("background", &self.background),
+            ("effort", self.effort.is_some()),
+            ("agent", self.agent.is_some() && !forks),
+            ("background", self.background.is_some() && !forks),
         ];
-        let present = keys.into_iter().filter(|(_, value)| value.is_some());
+        let present = keys.into_iter().filter(|(_, is_unused)| *is_unused);
         present.map(|(key, _)| key.to_owned()).collect()
     }
+}
+
+/// The rules that can be used; what is wrong with others is said.
+pub(crate) fn allow_rules(
+    written: Option<&WordList>,
+    path: &Path,
+    kind: ResourceKind,
+    warnings: &mut Vec<ResourceWarning>,
+) -> Vec<String> {
+    let mut rules = Vec::new();
+    for rule in written.into_iter().flat_map(|list| &list.0) {
+        match PermissionRule::parse(rule, RuleEffect::Allow) {
+            Ok(_) => rules.push(rule.clone()),
+            Err(error) => warnings.push(ResourceWarning::RuleUnused {
+                kind,
+                path: path.to_owned(),
+                rule: rule.clone(),
+                reason: error.to_string(),
+            }),
+        }
+    }
+    rules
 }
 
 fn directory_name(path: &Path) -> Option<String> {
@@ -329,7 +378,8 @@ mod tests {
             "---\nname: deploy\ndescription: Deploys.\nwhen_to_use: When asked to ship.\n\
              argument-hint: \"[target]\"\narguments: target\npaths: \"src/**, docs/**\"\n\
              model: haiku\ndisable-model-invocation: true\nuser-invocable: false\n\
-             metadata: {always: \"true\"}\nallowed-tools: Bash(git *)\ncontext: fork\n\
+             metadata: {always: \"true\"}\nallowed-tools: Bash(git *), Read\ncontext: fork\n\
+             disallowed-tools: [Write]\nagent: Explore\nbackground: true\neffort: high\n\
              hooks: {Stop: []}\n---\nGo.\n",
         )
         .unwrap();
@@ -345,8 +395,15 @@ mod tests {
         );
         assert_eq!(said.model.as_deref(), Some("haiku"));
         assert!(said.user_only && said.model_only && said.always && said.hooks.is_some());
+        assert_eq!(said.allowed_tools, ["Bash(git *)", "Read"]);
+        assert_eq!(said.disallowed_tools, ["Write"]);
+        let fork = SkillFork {
+            agent: Some("Explore".into()),
+            background: true,
+        };
+        assert_eq!(said.fork, Some(fork));
         let unused = warning.unwrap().to_string();
-        assert!(unused.contains("allowed-tools, context"), "{unused}");
+        assert!(unused.contains("effort"), "{unused}");
     }
 
     #[test]

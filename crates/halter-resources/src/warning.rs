@@ -94,6 +94,24 @@ pub enum ResourceWarning {
         /// The keys.
         keys: Vec<String>,
     },
+    /// MCP servers that an agent file describes itself.
+    ServersNotStarted {
+        /// The file.
+        path: PathBuf,
+        /// Their names.
+        described: Vec<String>,
+    },
+    /// A permission rule that cannot be used.
+    RuleUnused {
+        /// What it was said of.
+        kind: ResourceKind,
+        /// The file.
+        path: PathBuf,
+        /// The rule.
+        rule: String,
+        /// What is wrong with it.
+        reason: String,
+    },
     /// A plugin that does not say its version.
     VersionMissing {
         /// The plugin.
@@ -172,6 +190,8 @@ impl ResourceWarning {
             },
             Self::NameNotPublic { .. } => "skill_name_not_public",
             Self::KeysUnused { .. } => "resource_keys_unused",
+            Self::ServersNotStarted { .. } => "agent_servers_not_started",
+            Self::RuleUnused { .. } => "resource_rule_unused",
             Self::VersionMissing { .. } => "plugin_version_missing",
             Self::Untrusted { .. } => "resource_untrusted",
             Self::InstructionsSkipped { .. } => "instructions_skipped",
@@ -254,6 +274,24 @@ impl fmt::Display for ResourceWarning {
                 "{kind} {}: without effect here: {}",
                 shown(path),
                 keys.join(", ")
+            ),
+            Self::ServersNotStarted { path, described } => write!(
+                f,
+                "agent {}: the servers that it describes itself ({}) are not started; describe \
+                 them in `.mcp.json` or the settings, and the agent gets their tools by name",
+                shown(path),
+                described.join(", ").escape_debug()
+            ),
+            Self::RuleUnused {
+                kind,
+                path,
+                rule,
+                reason,
+            } => write!(
+                f,
+                "{kind} {}: the rule `{}` of `allowed-tools` allows nothing: {reason}",
+                shown(path),
+                rule.escape_debug()
             ),
             Self::VersionMissing { plugin_id, path } => write!(
                 f,

@@ -135,9 +135,11 @@ pub(crate) fn narrowed(
         let listed = |it: &&String| lists(settings.allowed_shell_commands.names(), it);
         let programs: Vec<_> = programs.iter().filter(listed).cloned().collect();
         narrowed.allowed_shell_commands = programs.into();
+        narrowed.fixed_lists.programs = true;
     }
     if let Some(hosts) = &bounds.hosts {
         hosts::narrow(&mut narrowed, hosts);
+        narrowed.fixed_lists.hosts = true;
     }
     let roots = Roots::of(settings, working_dir);
     if let Some(write) = &bounds.write_roots {

@@ -4,14 +4,17 @@ use crate::error::HalterError;
 use crate::session::SessionHandle;
 use halter_protocol::{ContentPart, ModelId, ResourceUse, Turn, UnresolvedName, UserMessage};
 use halter_resources::render::{SkillScope, command_text};
+use halter_tools::SKILL_TOOL;
+use serde_json::json;
 
 impl SessionHandle {
     /// The turn that a line stands for: one that begins with a slash and the
     /// name of a skill or a command, the rest being arguments. None for any
     /// other line.
     ///
-    /// The prompt of a command follows the line in the message; the text of a
-    /// skill joins the conversation before it, once.
+    /// The prompt of a command follows the line in the message, when the turn
+    /// begins if it has something run or read; the text of a skill joins the
+    /// conversation before it, once.
     ///
     /// # Errors
     /// If the name stands for several, or for a skill that only models use.
@@ -27,6 +30,16 @@ impl SessionHandle {
                 return Err(HalterError::new("skill_not_invocable", message)
                     .with_hint("ask for what it does, in words")
                     .into());
+            }
+            Ok(skill) if skill.fork.is_some() => {
+                let call = json!({"skill": skill.name, "args": arguments});
+                let text = format!(
+                    "The user wants the skill '{}', which a subagent follows: call the tool \
+                     `{SKILL_TOOL}` with {call}, then say what it reports.",
+                    skill.name
+                );
+                let message = UserMessage::text(line.trim()).with_part(ContentPart::Text { text });
+                return Ok(Some(Turn::new(message)));
             }
             Ok(skill) => {
                 let turn = Turn::user(line.trim()).with_use(ResourceUse::Skill {
@@ -49,11 +62,21 @@ impl SessionHandle {
             working_dir: &blueprint.working_dir,
             resources: snapshot,
         };
-        let text = command_text(command, arguments, scope);
-        let message = UserMessage::text(line.trim()).with_part(ContentPart::Text { text });
-        Ok(Some(
-            self.with_model(Turn::new(message), command.model.as_deref()),
-        ))
+        let rendered = command_text(command, arguments, scope);
+        let name = command.name.clone();
+        // What it has run and read is judged when the turn begins.
+        let turn = match rendered.has_marks() {
+            true => Turn::user(line.trim()).with_use(ResourceUse::CommandPrompt {
+                name,
+                arguments: arguments.to_owned(),
+            }),
+            false => {
+                let text = rendered.text;
+                let message = UserMessage::text(line.trim()).with_part(ContentPart::Text { text });
+                Turn::new(message).with_use(ResourceUse::Command { name })
+            }
+        };
+        Ok(Some(self.with_model(turn, command.model.as_deref())))
     }
 
     /// A model that is not known here, such as an alias of another service,

@@ -36,6 +36,7 @@ pub mod limits;
 pub mod prompt;
 mod reader;
 pub mod runtime;
+mod scoped_hooks;
 pub mod services;
 pub mod session;
 mod streams;
@@ -58,6 +59,7 @@ pub use prompt::{
 };
 pub use reader::SessionReader;
 pub use runtime::{SessionRuntime, ShutdownReport};
+pub use scoped_hooks::frontmatter_hooks;
 pub use services::{ResourceCell, Resources, RuntimeServices};
 pub use session::SessionHandle;
 pub use streams::{SessionStream, TurnStream};

@@ -99,6 +99,12 @@ pub const SUMMARY_OUTPUT_TOKENS: u64 = 8_192;
 /// How long a summary may take before a list stands in for it.
 pub const SUMMARY_DEADLINE: Duration = Duration::from_secs(180);
 
+/// The most that a model may write at once for a running call, in tokens.
+pub const CALL_MODEL_OUTPUT_TOKENS: u32 = 8_192;
+
+/// How long a model may take to answer for a running call.
+pub const CALL_MODEL_DEADLINE: Duration = Duration::from_secs(180);
+
 /// Files that a model is reminded of after a summary.
 pub const REMEMBERED_FILES: usize = 20;
 
@@ -168,3 +174,20 @@ pub const FORWARDED_EVENTS: u64 = 100_000;
 
 /// How long git may take for the worktree of a subagent.
 pub const WORKTREE_DEADLINE: Duration = Duration::from_secs(120);
+
+/// The largest snapshot of resources that logs keep, as JSON. Of a larger one
+/// they keep the name, and no later process can say what has changed.
+pub const KEPT_SNAPSHOT_BYTES: usize = 16 * 1024 * 1024;
+
+/// Commands that the text of a skill or a command runs; more are left to the
+/// model.
+pub const TEXT_COMMANDS: usize = 16;
+
+/// Bytes of each stream of such a command that join the text.
+pub const TEXT_COMMAND_OUTPUT_BYTES: usize = 16 * 1024;
+
+/// Files that the text of a command brings by `@path`; more stay as written.
+pub const TEXT_FILES: usize = 16;
+
+/// Bytes of such a file; a longer one is for the model to read in parts.
+pub const TEXT_FILE_BYTES: u64 = 64 * 1024;

@@ -9,7 +9,7 @@ use crate::hub::{Forwarding, HubSession, SessionEvents};
 use crate::init::{OwnTools, SessionInit};
 use crate::instructions::{InstructionScope, SessionInstructions};
 use crate::limits::END_DEADLINE;
-use crate::prompt::{git_snapshot, instructions_segment};
+use crate::prompt::{git_snapshot, git_snapshot_elsewhere, instructions_segment, look_around};
 use crate::reader::SessionReader;
 use crate::services::{Resources, RuntimeServices};
 use crate::session::{SessionCore, SessionHandle, shutting_down};
@@ -21,6 +21,7 @@ use halter_protocol::{
 };
 use halter_resources::instructions::FoundInstructions;
 use halter_session::{PageRequest, SessionLog, SessionPage, StoreError, StoredState, TraceStart};
+use halter_tools::policy::SessionFiles;
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -159,7 +160,7 @@ impl SessionRuntime {
             Err(error) => return Err(store_failure(error)),
         };
         let directory = log.blueprint().working_dir.clone();
-        check_directory(&directory).await?;
+        self.session_files(&directory).await?;
         let resources = self.services.resources.get();
         let head_sequence = log.head();
         let hub = self.hub(&log, TraceStart::Resumed { head_sequence }, None);
@@ -389,7 +390,7 @@ impl SessionRuntime {
     ) -> anyhow::Result<SessionBlueprint> {
         let at = self.services.clock.now();
         let working_dir = absolute(&init.working_dir)?;
-        check_directory(&working_dir).await?;
+        let files = self.session_files(&working_dir).await?;
         if !bounds.is_unbounded() {
             let (services, bounds) = (self.services.clone(), bounds.clone());
             let directory = working_dir.clone();
@@ -411,7 +412,7 @@ impl SessionRuntime {
         }
         self.check_prices(&init.budget, &default_model, &bounds)?;
         let system_prompt = self.services.guidance(&init);
-        let environment = self.look_around(&working_dir, at).await?;
+        let environment = self.look_around(&working_dir, files, at).await?;
         let mut blueprint = SessionBlueprint {
             session_id: init
                 .session_id
@@ -448,10 +449,13 @@ impl SessionRuntime {
     /// and what is amiss with them.
     pub async fn instructions(&self, directory: &Path) -> anyhow::Result<FoundInstructions> {
         let working_dir = absolute(directory)?;
-        check_directory(&working_dir).await?;
+        let files = self.session_files(&working_dir).await?;
         let services = self.services.clone();
         let find = move || {
-            let git = git_snapshot(&working_dir);
+            let git = match &files {
+                Some(files) => git_snapshot_elsewhere(files, &working_dir),
+                None => git_snapshot(&working_dir),
+            };
             let scope = InstructionScope {
                 project: git.map_or_else(|| working_dir.clone(), |git| git.root),
                 working_dir,
@@ -466,10 +470,25 @@ impl SessionRuntime {
     async fn look_around(
         &self,
         directory: &Path,
+        files: Option<SessionFiles>,
         at: Timestamp,
     ) -> anyhow::Result<halter_protocol::EnvironmentSnapshot> {
         let (services, directory) = (self.services.clone(), directory.to_owned());
-        Ok(tokio::task::spawn_blocking(move || services.probe.look(&directory, at)).await?)
+        let look = move || look_around(&services, &directory, files.as_ref(), at);
+        Ok(tokio::task::spawn_blocking(look).await?)
+    }
+
+    /// Where the files of a session in this directory are, if not here; here the
+    /// directory has to be there.
+    async fn session_files(&self, directory: &Path) -> anyhow::Result<Option<SessionFiles>> {
+        let files = self.services.exec.files(directory).await.map_err(|error| {
+            HalterError::new("files_unreachable", format!("{error:#}"))
+                .with_hint("`halter doctor` says where commands run and what is wrong there")
+        })?;
+        if files.is_none() {
+            check_directory(directory).await?;
+        }
+        Ok(files)
     }
 
     /// Sessions need the tasks and timers of tokio.

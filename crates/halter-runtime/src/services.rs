@@ -7,7 +7,7 @@ use crate::context::{ContextManager, StandardContext};
 use crate::hub::{HubFactory, StandardHubs};
 use crate::init::SessionInit;
 use crate::instructions::InstructionSettings;
-use crate::limits::FORWARDED_EVENTS;
+use crate::limits::{FORWARDED_EVENTS, KEPT_SNAPSHOT_BYTES};
 use crate::prompt::{EnvironmentProbe, PromptAssembler, PromptSettings, StandardPromptAssembler};
 use crate::toolset::{ToolDeferral, Toolset};
 use halter_hooks::Hooks;
@@ -22,7 +22,7 @@ use halter_tools::{ExecBackend, LateTools, LocalExec, PathLockMap, ToolRuntime};
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::path::PathBuf;
-use std::sync::{Arc, OnceLock, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
 
 /// Everything a runtime is made of. Start from [`RuntimeServices::new`] and
 /// replace what you need; every field has a default that works.
@@ -96,6 +96,13 @@ pub struct RuntimeServices {
 struct Shared {
     toolset: OnceLock<Arc<Toolset>>,
     guidance: OnceLock<Vec<PromptSegment>>,
+    snapshot_text: Mutex<Option<SnapshotText>>,
+}
+
+/// The resources in force as logs keep them, made once for all sessions.
+struct SnapshotText {
+    of: Arc<ResourceSnapshot>,
+    text: Option<Arc<str>>,
 }
 
 impl RuntimeServices {
@@ -153,6 +160,25 @@ impl RuntimeServices {
         self.shared.toolset.get_or_init(toolset).clone()
     }
 
+    /// Resources as a log keeps them; none if they are larger than
+    /// [`KEPT_SNAPSHOT_BYTES`].
+    pub(crate) fn kept_text(&self, of: &Arc<ResourceSnapshot>) -> Option<Arc<str>> {
+        let cell = &self.shared.snapshot_text;
+        let mut known = cell.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(known) = known.as_ref().filter(|it| Arc::ptr_eq(&it.of, of)) {
+            return known.text.clone();
+        }
+        let text = serde_json::to_string(of.as_ref()).ok();
+        let text = text.filter(|text| text.len() <= KEPT_SNAPSHOT_BYTES);
+        let text: Option<Arc<str>> = text.map(Arc::from);
+        let of = of.clone();
+        *known = Some(SnapshotText {
+            of,
+            text: text.clone(),
+        });
+        text
+    }
+
     /// The guidance of a session.
     pub(crate) fn guidance(&self, init: &SessionInit) -> Vec<PromptSegment> {
         let own_prompt = init.system_prompt.as_deref();
@@ -201,5 +227,33 @@ impl ResourceCell {
 
     pub(crate) fn set(&self, resources: Arc<Resources>) {
         *self.0.write().unwrap_or_else(PoisonError::into_inner) = resources;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use halter_protocol::SkillDef;
+    use halter_session::InMemorySessionStore;
+
+    #[test]
+    fn resources_are_kept_up_to_a_size() {
+        let store = Arc::new(InMemorySessionStore::new());
+        let services = RuntimeServices::new(ModelRegistry::default(), store, "/tmp");
+        let with_body = |bytes: usize| {
+            let mut snapshot = ResourceSnapshot::empty();
+            let body = "x".repeat(bytes);
+            let skill = SkillDef::new("skl", "s", "d", "/s/SKILL.md", body);
+            snapshot.skills.insert(skill.name.clone(), skill);
+            Arc::new(snapshot)
+        };
+        let frame = services.kept_text(&with_body(0)).unwrap().len();
+        let fits = with_body(KEPT_SNAPSHOT_BYTES - frame);
+        let text = services.kept_text(&fits).unwrap();
+        assert_eq!(text.len(), KEPT_SNAPSHOT_BYTES);
+        let again = services.kept_text(&fits).unwrap();
+        assert!(Arc::ptr_eq(&text, &again), "made once for all sessions");
+        let above = with_body(KEPT_SNAPSHOT_BYTES - frame + 1);
+        assert_eq!(services.kept_text(&above), None);
     }
 }

@@ -211,7 +211,9 @@ fn bytes_of(spec: &ToolSpec) -> usize {
 }
 
 fn late_tool(tool: DeferredTool) -> LateTool {
-    let DeferredTool { spec, mut summary } = tool;
+    let DeferredTool {
+        spec, mut summary, ..
+    } = tool;
     summary.truncate(summary.floor_char_boundary(LATE_SUMMARY_BYTES));
     let written = serde_json::to_vec(&spec).unwrap_or_default();
     LateTool {
@@ -234,13 +236,16 @@ impl ToolDirectory for SessionDirectory {
         // Tools may have joined since the call started.
         let now = self.late.as_ref().map(|late| {
             let own = self.tools.without_late();
-            let (set, _) = own.with_late(&late.current(), &self.bounds);
-            set.late
+            own.with_late(&late.current(), &self.bounds).0
         });
-        let now = now.as_ref().unwrap_or(&self.tools.late);
-        let late = now.iter().map(|tool| DeferredTool {
-            spec: tool.spec.clone(),
-            summary: tool.summary.clone(),
+        let now = now.as_ref().unwrap_or(&self.tools);
+        let late = now.late.iter().map(|tool| {
+            let served = now.tools.get(tool.spec.name.as_str());
+            DeferredTool {
+                spec: tool.spec.clone(),
+                summary: tool.summary.clone(),
+                instructions: served.and_then(|it| it.source_instructions()),
+            }
         });
         self.tools.deferred.iter().cloned().chain(late).collect()
     }
@@ -251,9 +256,10 @@ impl ToolDirectory for SessionDirectory {
         starting.map(str::to_owned).collect()
     }
 
-    async fn settled(&self) {
-        if let Some(late) = &self.late {
-            late.settled().await;
+    async fn waits(&self, starting: usize) -> bool {
+        match &self.late {
+            Some(late) => late.waits(starting).await,
+            None => false,
         }
     }
 }

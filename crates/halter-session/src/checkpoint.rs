@@ -16,7 +16,7 @@ use std::sync::Arc;
 
 /// Grows with every change of the fold or of this form: what an older fold
 /// skipped, a newer one may have to see.
-pub const CHECKPOINT_VERSION: u32 = 6;
+pub const CHECKPOINT_VERSION: u32 = 7;
 
 /// The stored form of `state`. Its large texts are those of stored events, so
 /// their blobs are only referred to.

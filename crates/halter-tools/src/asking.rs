@@ -3,7 +3,10 @@
 use crate::context::{ToolContext, cancelled};
 use crate::limits::{OPTION_CHARS, OPTION_ID_CHARS, QUESTION_CHARS, QUESTION_OPTIONS, QUESTIONS};
 use async_trait::async_trait;
-use halter_protocol::{Question, QuestionResponse, ResolvedBy, ToolError, ToolErrorCode};
+use halter_protocol::{
+    Action, ApprovalChoice, Objection, Question, QuestionResponse, ResolvedBy, ToolError,
+    ToolErrorCode,
+};
 use std::collections::HashSet;
 
 /// What came of questions.
@@ -21,6 +24,12 @@ pub trait QuestionAsker: Send + Sync {
     /// Asks, and waits for the answers. Nobody is asked any more once the future
     /// is dropped and the call has ended.
     async fn ask(&self, questions: Vec<Question>) -> Answers;
+
+    /// Asks whether the call may do something that the policy objects to, and
+    /// waits for what is chosen. Where nobody can be asked it may not.
+    async fn approve(&self, _actions: Vec<Action>, _objection: Objection) -> ApprovalChoice {
+        ApprovalChoice::Deny
+    }
 }
 
 /// Nobody can be asked: every question is skipped.

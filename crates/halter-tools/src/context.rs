@@ -2,7 +2,8 @@
 
 use crate::asking::QuestionAsker;
 use crate::deferred::ToolDirectory;
-use crate::network::{ConnectError, Connector};
+use crate::models::ModelAsker;
+use crate::network::{ConnectError, Connector, HostQuestions};
 use crate::path_locks::PathLockMap;
 use crate::session::ToolSessionStore;
 use crate::subagents::SubagentControl;
@@ -39,6 +40,8 @@ pub struct ToolContext {
     pub tool_sessions: Arc<ToolSessionStore>,
     /// Puts questions of the call to a person: [`ask`](Self::ask).
     pub asker: Arc<dyn QuestionAsker>,
+    /// Asks about hosts that the call may not reach; absent: they are refused.
+    pub hosts: Option<HostQuestions>,
     /// The deferred tools of the session.
     pub tools: Arc<dyn ToolDirectory>,
     /// The resources the session runs with.
@@ -54,6 +57,8 @@ pub struct ToolContext {
     pub shell_timeout_secs: u64,
     /// Starts and follows subagents, where there are any.
     pub subagents: Option<Arc<dyn SubagentControl>>,
+    /// Has a model answer beside the conversation, where there is one.
+    pub models: Option<Arc<dyn ModelAsker>>,
 }
 
 impl ToolContext {
@@ -94,15 +99,16 @@ impl ToolContext {
         }
     }
 
-    /// Connects to a host that the policy lets through, at an address that was
-    /// checked. Whoever is redirected connects anew. A refusal is in the log.
+    /// Connects to a host that the policy lets through, or a person who is asked,
+    /// at an address that was checked. Whoever is redirected connects anew. A refusal is in the log.
     ///
     /// # Errors
     /// As [`Connector::connect`].
     pub async fn connect(&self, destination: &Destination) -> Result<TcpStream, ConnectError> {
         let resolver = Arc::clone(self.tool_sessions.resolver());
         let connector = Connector::with_resolver(self.policy.network(), resolver);
-        let connected = connector.connect(destination).await;
+        let questions = self.hosts.as_ref();
+        let connected = connector.connect_asking(destination, questions).await;
         if let Err(ConnectError::Refused(refusal)) = &connected {
             self.report_refusal(refusal);
         }

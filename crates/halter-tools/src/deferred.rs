@@ -15,6 +15,18 @@ pub struct DeferredTool {
     pub spec: Arc<ToolSpec>,
     /// What it does, in one line.
     pub summary: String,
+    /// What its source says of the use of its tools.
+    pub instructions: Option<SourceInstructions>,
+}
+
+/// What a source of tools outside of this program, such as a server, says of
+/// their use. A model is told with the first of them that it loads.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SourceInstructions {
+    /// Whose words these are, for a model to read.
+    pub source: String,
+    /// Its words, bounded.
+    pub text: Arc<str>,
 }
 
 /// The deferred tools of a session, as a call of `tool_search` finds them.
@@ -26,8 +38,9 @@ pub trait ToolDirectory: Send + Sync {
     /// Sources of tools that have not said yet what they have.
     fn starting(&self) -> Vec<String>;
 
-    /// Waits until there is none. Cancel safe.
-    async fn settled(&self);
+    /// Waits until fewer of them than that are left. False if there is none
+    /// that is worth waiting for. Cancel safe.
+    async fn waits(&self, starting: usize) -> bool;
 }
 
 /// A session without deferred tools.
@@ -44,7 +57,9 @@ impl ToolDirectory for NoDeferredTools {
         Vec::new()
     }
 
-    async fn settled(&self) {}
+    async fn waits(&self, _starting: usize) -> bool {
+        false
+    }
 }
 
 /// The first sentence of a description, for a list of tools.
@@ -141,6 +156,7 @@ mod tests {
                 provider_aliases: Default::default(),
             }),
             summary: summary.to_owned(),
+            instructions: None,
         }
     }
 

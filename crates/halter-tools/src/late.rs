@@ -1,10 +1,13 @@
 //! Tools that join while sessions run: those of servers that are still
 //! starting, or whose list changes.
 
+use crate::limits::LATE_TOOLS_WAIT;
 use crate::tool::Tool;
 use indexmap::IndexMap;
 use std::sync::Arc;
+use std::time::Duration;
 use tokio::sync::watch;
+use tokio::time::Instant;
 
 /// Where sources put tools that join late, and sessions find them.
 ///
@@ -20,7 +23,8 @@ use tokio::sync::watch;
 /// late.starting("tracker");
 /// assert_eq!(late.current().starting(), ["tracker"]);
 /// late.set("tracker", Vec::new());
-/// late.settled().await;
+/// assert!(late.waits(1).await);
+/// assert!(!late.waits(0).await);
 /// # });
 /// ```
 #[derive(Debug, Clone)]
@@ -32,11 +36,15 @@ pub struct LateTools {
 #[derive(Clone, Default)]
 pub struct LateToolSet {
     revision: u64,
-    /// By source; none of those that have not said yet what they have.
-    sources: IndexMap<String, Option<SourceTools>>,
+    sources: IndexMap<String, Source>,
 }
 
-type SourceTools = Arc<[Arc<dyn Tool>]>;
+#[derive(Clone)]
+enum Source {
+    /// It has not said yet what it has, and is waited for until then.
+    Starting(Instant),
+    Known(Arc<[Arc<dyn Tool>]>),
+}
 
 impl Default for LateTools {
     fn default() -> Self {
@@ -53,12 +61,19 @@ impl LateTools {
     }
 
     /// A source has started and has not said yet which tools it has. A search
-    /// for tools waits for it, within a bound.
+    /// for tools waits for it, for [`LATE_TOOLS_WAIT`].
     pub fn starting(&self, source: &str) {
+        self.starting_within(source, LATE_TOOLS_WAIT);
+    }
+
+    /// The same for a source that has so much time to start.
+    pub fn starting_within(&self, source: &str, time: Duration) {
+        let until = Instant::now() + time;
         self.current.send_if_modified(|set| {
             let known = set.sources.contains_key(source);
             if !known {
-                set.sources.insert(source.to_owned(), None);
+                let starting = Source::Starting(until);
+                set.sources.insert(source.to_owned(), starting);
                 set.revision += 1;
             }
             !known
@@ -68,7 +83,8 @@ impl LateTools {
     /// A source has these tools from now on, and no others.
     pub fn set(&self, source: &str, tools: Vec<Arc<dyn Tool>>) {
         self.current.send_modify(|set| {
-            set.sources.insert(source.to_owned(), Some(tools.into()));
+            let known = Source::Known(tools.into());
+            set.sources.insert(source.to_owned(), known);
             set.revision += 1;
         });
     }
@@ -92,11 +108,19 @@ impl LateTools {
         self.current.subscribe()
     }
 
-    /// Waits until every source has said what it has. Cancel safe.
-    pub async fn settled(&self) {
+    /// Waits until fewer sources than that are starting. False if none of them
+    /// has time left in which it is worth waiting for. Cancel safe.
+    pub async fn waits(&self, starting: usize) -> bool {
         let mut receiver = self.current.subscribe();
-        // The sender is ours, so it is not gone.
-        let _ = receiver.wait_for(|set| set.starting().is_empty()).await;
+        let until = receiver.borrow().awaited_until();
+        match until {
+            Some(until) => {
+                let fewer = receiver.wait_for(|set| set.starting().len() < starting);
+                tokio::time::timeout_at(until, fewer).await.is_ok()
+            }
+            // They may all have said so meanwhile.
+            None => receiver.borrow().starting().len() < starting,
+        }
     }
 }
 
@@ -109,15 +133,28 @@ impl LateToolSet {
     /// The tools, by source in the order sources came.
     pub fn tools(&self) -> impl Iterator<Item = (&str, &Arc<dyn Tool>)> {
         self.sources.iter().flat_map(|(source, tools)| {
-            let tools = tools.iter().flat_map(|tools| tools.iter());
-            tools.map(move |tool| (source.as_str(), tool))
+            let tools = match tools {
+                Source::Known(tools) => tools.as_ref(),
+                Source::Starting(_) => &[],
+            };
+            tools.iter().map(move |tool| (source.as_str(), tool))
         })
     }
 
     /// The sources that have not said yet what they have.
     pub fn starting(&self) -> Vec<&str> {
-        let starting = self.sources.iter().filter(|(_, tools)| tools.is_none());
+        let is_starting = |source: &Source| matches!(source, Source::Starting(_));
+        let starting = self.sources.iter().filter(|(_, it)| is_starting(it));
         starting.map(|(source, _)| source.as_str()).collect()
+    }
+
+    /// How long sources that start are waited for; none if no one is.
+    fn awaited_until(&self) -> Option<Instant> {
+        let untils = self.sources.values().filter_map(|source| match source {
+            Source::Starting(until) => Some(*until),
+            Source::Known(_) => None,
+        });
+        untils.max().filter(|until| *until > Instant::now())
     }
 }
 
@@ -137,19 +174,20 @@ mod tests {
     #[tokio::test]
     async fn whoever_waits_is_told_when_the_last_source_has_said_what_it_has() {
         let late = LateTools::new();
-        late.settled().await;
+        assert!(!late.waits(0).await);
         late.starting("one");
         late.starting("two");
         let waiting = tokio::spawn({
             let late = late.clone();
-            async move { late.settled().await }
+            async move { late.waits(1).await }
         });
         late.set("one", Vec::new());
         // A source that has said what it has does not start again.
         late.starting("one");
         assert_eq!(late.current().starting(), ["two"]);
         late.remove("two");
-        waiting.await.unwrap();
+        assert!(waiting.await.unwrap());
+        assert!(late.waits(1).await, "there is none any more");
         assert_eq!(late.current().revision(), 4);
     }
 }

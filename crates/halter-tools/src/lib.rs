@@ -14,6 +14,7 @@
 //! | [`session`], [`scratch`], [`path_locks`] | what lives between calls |
 //! | [`catalog`] | the built-in tools, and names of others |
 //! | [`availability`] | tools that are of no use where they are |
+//! | [`models`] | how a call has a model answer something |
 //! | [`subagents`] | the trait and the tools of child sessions |
 //! | [`exec`] | the place where commands run |
 //! | [`network`] | connections to other hosts, and the proxy for commands |
@@ -63,6 +64,7 @@
 
 pub mod asking;
 pub mod availability;
+mod bounded;
 mod builtin;
 pub mod catalog;
 pub mod context;
@@ -71,6 +73,7 @@ pub mod environment;
 pub mod exec;
 pub mod late;
 pub mod limits;
+pub mod models;
 pub mod network;
 mod observer;
 pub mod path_locks;
@@ -95,7 +98,9 @@ pub use context::{
     EARLIER_MESSAGE, EarlierMessages, MemoryChanges, NoEarlierMessages, NoopToolEventSink,
     ToolContext, ToolEventSink, ToolRuntimeEvent,
 };
-pub use deferred::{DeferredTool, NoDeferredTools, TOOL_SEARCH, ToolDirectory};
+pub use deferred::{
+    DeferredTool, NoDeferredTools, SourceInstructions, TOOL_SEARCH, ToolDirectory, first_sentence,
+};
 pub use environment::command_environment;
 pub use exec::{ExecBackend, ExecSession, LocalExec};
 pub use halter_policy as policy;
@@ -103,6 +108,7 @@ pub use halter_policy::{
     FileDoor, PolicyError, PolicySettings, SessionScope, StandardPolicy, ToolPolicy,
 };
 pub use late::{LateToolSet, LateTools};
+pub use models::{ModelAsker, ModelQuestion, ModelReply};
 pub use observer::ChangeObserver;
 pub use path_locks::{PathLockGuard, PathLockMap};
 pub use runtime::ToolRuntime;

@@ -2,6 +2,10 @@
 
 use std::time::Duration;
 
+/// Bytes of text in the result of any tool; the rest is left out with a note.
+/// Built-in tools stay far below.
+pub const TOOL_RESULT_BYTES: usize = 4 * 1024 * 1024;
+
 /// Lines that `read` returns when no `limit` is given, and at most.
 pub const READ_LINES: usize = 500;
 
@@ -95,6 +99,14 @@ pub const SHELL_DEFAULT_TIMEOUT_SECS: u64 = 120;
 
 /// Variables that one `shell` call may set.
 pub const SHELL_ENV_VARS: usize = 64;
+
+/// Directories below those that commands may change in which a repository that
+/// a command makes is noticed. To look at so many takes some milliseconds.
+pub const WATCHED_DIRECTORIES: usize = 2_000;
+
+/// Files within one protected directory that are looked at after a command, on
+/// a rung that cannot protect them.
+pub const PROTECTED_ENTRIES: usize = 1_000;
 
 /// Bytes of an answer that tells where a browser elsewhere is.
 pub const BROWSER_ENDPOINT_BYTES: usize = 64 * 1024;
@@ -290,6 +302,9 @@ pub const PROXY_COPY_BYTES: usize = 128 * 1024;
 /// Refusals that a proxy keeps for the result of a command; the oldest go.
 pub const PROXY_REFUSALS: usize = 32;
 
+/// Hosts that one call asks a person about while it runs; others are refused.
+pub const HOST_QUESTIONS: usize = 8;
+
 /// Characters of an address that a tool for the web takes.
 pub const WEB_ADDRESS_CHARS: usize = 4_000;
 
@@ -395,7 +410,8 @@ pub const BROWSER_CONSOLE_LINES: usize = 200;
 #[cfg(feature = "browser-tools")]
 pub const BROWSER_CONSOLE_CHARS: usize = 1_000;
 
-/// How long `tool_search` waits for sources of tools that are still starting.
+/// How long `tool_search` waits for a source of tools that is still starting and
+/// does not say how long that may take.
 pub const LATE_TOOLS_WAIT: Duration = Duration::from_secs(10);
 
 /// Tools that one call of `tool_search` loads.

@@ -1,6 +1,7 @@
 //! The registry of tools, and the one way a call reaches its tool.
 
 use crate::availability::{HarnessFacts, UnavailableTool};
+use crate::bounded::{bounded, bounded_error};
 use crate::context::{ToolContext, cancelled};
 use crate::deferred::{DeferredTool, first_sentence};
 use crate::network::ConnectError;
@@ -83,6 +84,7 @@ impl ToolRuntime {
         Some(DeferredTool {
             spec: Arc::new(sent(&entry.spec)),
             summary: summary.unwrap_or_else(|| first_sentence(&entry.spec.description)),
+            instructions: entry.tool.source_instructions(),
         })
     }
 
@@ -171,7 +173,8 @@ impl ToolRuntime {
     /// What the tool fails with becomes a [`ToolError`]: one it made itself is
     /// kept, a refusal by a rule of the policy is `policy_denied`, a failure
     /// after the call was cancelled is `cancelled`, and anything else (a missing
-    /// file, a panic) is `tool_failed` with the whole chain of causes.
+    /// file, a panic) is `tool_failed` with the whole chain of causes. Of a flood
+    /// the first [`TOOL_RESULT_BYTES`](crate::limits::TOOL_RESULT_BYTES) are kept.
     pub async fn execute(
         &self,
         call: &ToolCall,
@@ -186,9 +189,9 @@ impl ToolRuntime {
         let run =
             AssertUnwindSafe(async { entry.tool.execute(context, call.arguments.clone()).await });
         match run.catch_unwind().await {
-            Ok(Ok(result)) => Ok(self.observe(call, &observed, result).await),
-            Ok(Err(error)) => Err(explain(error, token.is_cancelled())),
-            Err(panic) => Err(panicked(call, &*panic)),
+            Ok(Ok(result)) => Ok(self.observe(call, &observed, bounded(result)).await),
+            Ok(Err(error)) => Err(bounded_error(explain(error, token.is_cancelled()))),
+            Err(panic) => Err(bounded_error(panicked(call, &*panic))),
         }
     }
 

@@ -16,9 +16,13 @@ const UNSENT: [&str; 9] = [
     "pattern",
 ];
 
+/// The mark of a parameter that is for programs: a call may have it, and no
+/// model is told of it before an error names it.
+const FOR_PROGRAMS: &str = "unsent";
+
 /// The schema of a tool's input, as short as a model can do with: bounds and
-/// lengths go, a default of nothing, and `null` for a parameter that may be
-/// left out anyway.
+/// lengths go, a default of nothing, parameters for programs, and `null` for a
+/// parameter that may be left out anyway.
 pub fn sent_schema(schema: &Value) -> Value {
     match schema {
         Value::Object(members) => Value::Object(sent_object(members)),
@@ -56,7 +60,9 @@ fn sent_properties(
     properties: &Map<String, Value>,
     object: &Map<String, Value>,
 ) -> Map<String, Value> {
-    let sent = properties.iter().map(|(name, property)| {
+    let told = |property: &Value| property.get(FOR_PROGRAMS).is_none();
+    let sent = properties.iter().filter(|(_, property)| told(property));
+    let sent = sent.map(|(name, property)| {
         let mut property = sent_schema(property);
         if !is_required(object, name)
             && let Some(members) = property.as_object_mut()
@@ -111,6 +117,7 @@ mod tests {
                 "pattern": {"type": ["string", "null"], "enum": ["a", null], "maxLength": 5},
                 "count": {"type": "integer", "minimum": 1, "maximum": 9, "default": 3},
                 "quiet": {"type": "boolean", "default": false},
+                "patience": {"type": "integer", "default": 10, "unsent": true},
             },
             "required": ["path"],
             "additionalProperties": false,

@@ -2,9 +2,10 @@
 
 use crate::availability::HarnessFacts;
 use crate::context::ToolContext;
+use crate::deferred::SourceInstructions;
 use crate::subagents::AgentTypeLine;
 use async_trait::async_trait;
-use halter_protocol::{Action, ToolResult, ToolSpec};
+use halter_protocol::{Action, ServedDefinition, ToolResult, ToolSpec};
 use serde_json::Value;
 use std::sync::Arc;
 
@@ -55,6 +56,17 @@ pub trait Tool: Send + Sync {
     /// be in every request.
     fn is_rare(&self) -> bool {
         false
+    }
+
+    /// What a server outside of this program says of the tool, if it is one of
+    /// a server: a person's approval holds only for what they approved.
+    fn served_definition(&self) -> Option<ServedDefinition> {
+        None
+    }
+
+    /// What the server says of the use of its tools, if it is one of a server.
+    fn source_instructions(&self) -> Option<SourceInstructions> {
+        None
     }
 
     /// The tool for a session with these types of subagents; none if it is the

@@ -15,7 +15,8 @@ use halter_resources::instructions::FoundInstructions;
 use halter_runtime::limits::END_DEADLINE;
 use halter_runtime::{HalterError, HalterSession, SessionInit, SessionRuntime, ShutdownReport};
 use halter_session::SessionStore;
-use halter_tools::policy::SandboxBounds;
+use halter_tools::exec::NOT_FROM_ELSEWHERE;
+use halter_tools::policy::{NetworkSwitch, SandboxBounds};
 use halter_tools::{DeferredTool, UnavailableTool};
 use std::path::Path;
 use std::sync::Arc;
@@ -122,9 +123,20 @@ impl Halter {
         let services = self.runtime.services();
         let bounds = SandboxBounds {
             mode: services.policy.sandbox,
+            network: services.policy.network == NetworkSwitch::On,
             ..SandboxBounds::default()
         };
-        services.exec.check(&bounds).await
+        let mut lacks = services.exec.check(&bounds).await?;
+        let directory = match self.working_dir(Path::new("")) {
+            unset if unset.as_os_str().is_empty() => Path::new("."),
+            configured => configured,
+        };
+        let directory = std::path::absolute(directory)?;
+        let directory = directory.canonicalize().unwrap_or(directory);
+        if services.exec.files(&directory).await?.is_some() {
+            lacks.extend(NOT_FROM_ELSEWHERE.map(str::to_owned));
+        }
+        Ok(lacks)
     }
 
     /// Puts other resources in force: future turns see their skills and hooks.

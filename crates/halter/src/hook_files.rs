@@ -6,10 +6,15 @@
 //! | `.halter/hooks.json` and `.claude/settings.json` of the project | once the user trusts their content |
 //! | those of plugins | with their plugin |
 
-use halter_config::{Environment, HarnessConfig, ProjectFile, TrustStore, find_project_file};
-use halter_hooks::HookWarning;
+use anyhow::Context as _;
+use halter_config::{
+    ConfigError, Environment, HarnessConfig, ProjectFile, TrustStore, find_project_file,
+};
 use halter_hooks::file::{HookOrigin, ParsedHooks, parse_text};
+use halter_hooks::{HookWarning, Hooks};
+use halter_protocol::HookHandlerType;
 use halter_protocol::encoding::escape_path;
+use halter_resources::TrustedContent;
 use std::path::{Path, PathBuf};
 
 /// The user's hooks, beside their configuration.
@@ -106,8 +111,9 @@ impl HookFiles {
         if holds.hooks.is_empty() && holds.warnings.is_empty() {
             return;
         }
-        match trust.is_trusted(&file) {
+        match hooks_are_trusted(&file, trust) {
             Ok(true) => {
+                self.read.extend(named_scripts(&file));
                 // Trust is about the file: what it runs must not be the
                 // agent's to change.
                 self.read.push(path.with_file_name(SCRIPTS));
@@ -120,7 +126,7 @@ impl HookFiles {
                     path,
                     format!(
                         "the project's hooks are not trusted, and they would run commands as \
-                         you; read the file, then run `halter trust {shown}`"
+                         you; read the file and what its commands name, then run `halter trust {shown}`"
                     ),
                 );
             }
@@ -142,6 +148,76 @@ impl HookFiles {
             reason,
         });
     }
+}
+
+/// Whether the user trusts the hooks of a project's file: its text, and the
+/// files of the project that its commands name.
+///
+/// # Errors
+/// If the record of what is trusted cannot be read.
+pub fn hooks_are_trusted(file: &ProjectFile, trust: &TrustStore) -> Result<bool, ConfigError> {
+    if !trust.is_trusted(file)? {
+        return Ok(false);
+    }
+    for script in named_scripts(file) {
+        // One that cannot be looked at cannot have been.
+        let trusted = match TrustedContent::of(&script) {
+            Ok(content) => trust.is_content_trusted(&content.path, &content.digest)?,
+            Err(_) => false,
+        };
+        if !trusted {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
+/// Records that the user trusts the hooks of a project's file, as
+/// [`hooks_are_trusted`] asks.
+///
+/// # Errors
+/// If the record cannot be written, or a file that a command names cannot be
+/// read.
+pub fn trust_hooks(file: &ProjectFile, trust: &TrustStore) -> anyhow::Result<()> {
+    for script in named_scripts(file) {
+        let content = TrustedContent::of(&script)
+            .with_context(|| format!("could not look at {}", escape_path(&script)))?;
+        trust.trust_content(&content.path, &content.digest)?;
+    }
+    Ok(trust.trust(file)?)
+}
+
+/// The files of the project that commands of its hooks name by a path from the
+/// project's directory.
+pub fn named_scripts(file: &ProjectFile) -> Vec<PathBuf> {
+    let Some(root) = file.path().parent().and_then(Path::parent) else {
+        return Vec::new();
+    };
+    let Ok(root) = std::fs::canonicalize(root) else {
+        return Vec::new();
+    };
+    let mut hooks = Hooks::new();
+    let parsed = parse_file(file, &HookOrigin::project(escape_path(file.path())));
+    // What is wrong with the file is told by who uses it.
+    let _ = hooks.add_file(parsed);
+    let commands = hooks.listings();
+    let commands = commands.filter(|hook| hook.handler_type == HookHandlerType::Command);
+    let mut scripts: Vec<PathBuf> = Vec::new();
+    for line in commands.filter_map(|hook| hook.runs) {
+        let line = line.replace(['"', '\''], "");
+        let line = line.replace("${CLAUDE_PROJECT_DIR}", "$CLAUDE_PROJECT_DIR");
+        let line = line.replace("$CLAUDE_PROJECT_DIR/", "");
+        let is_end = |c: char| c.is_whitespace() || ";&|()<>`=".contains(c);
+        for word in line.split(is_end).filter(|word| !word.is_empty()) {
+            let Ok(path) = std::fs::canonicalize(root.join(word)) else {
+                continue;
+            };
+            if path.is_file() && path.starts_with(&root) && !scripts.contains(&path) {
+                scripts.push(path);
+            }
+        }
+    }
+    scripts
 }
 
 fn parse_file(file: &ProjectFile, origin: &HookOrigin) -> ParsedHooks {

@@ -6,6 +6,7 @@ use halter_hooks::{
 };
 use halter_protocol::public_tools::{our_input, our_tool_name};
 use halter_protocol::{HookRunSummary, Timestamp};
+use halter_runtime::frontmatter_hooks;
 use serde_json::{Map, Value, json};
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -23,10 +24,16 @@ pub struct HookTrial {
 }
 
 impl Halter {
-    /// The hooks in force, in the order they run.
+    /// The hooks in force, in the order they run, and those that come into
+    /// force with a skill or an agent.
     pub fn hooks(&self) -> Vec<HookListing> {
         let resources = self.runtime().services().resources.get();
-        resources.hooks.listings().collect()
+        let (scoped, _) = frontmatter_hooks(&resources.snapshot);
+        resources
+            .hooks
+            .listings()
+            .chain(scoped.listings())
+            .collect()
     }
 
     /// What is amiss with resources and hook files, in words.

@@ -99,11 +99,14 @@ pub use halter_runtime::{
 };
 pub use halter_tools::exec::{AttachedProgram, RungStatus, SandboxStatus};
 pub use harness::Halter;
-pub use hook_files::HookFiles;
+pub use hook_files::{HookFiles, hooks_are_trusted, named_scripts, trust_hooks};
 pub use hook_trial::HookTrial;
 pub use local::LocalServer;
 #[cfg(feature = "mcp")]
-pub use mcp::{ProbedServer, probe_mcp_servers};
+pub use mcp::{
+    DescribedServer, DescribedServers, ProbedServer, ProjectServers, ServerSource,
+    mcp_server_settings, probe_mcp_servers,
+};
 pub use permissions::ConfigRules;
 pub use resources::{CompiledResources, ResourceCompiler};
 pub use watch::{ResourceWatch, WATCH_INTERVAL};

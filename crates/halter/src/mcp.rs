@@ -1,20 +1,36 @@
-//! Servers of the Model Context Protocol, from the configuration.
+//! Servers of the Model Context Protocol, from their descriptions.
 
+mod described;
+mod messages;
+mod remote;
+mod sandboxed;
+
+use crate::builder::policy;
 use crate::error::invalid;
-use halter_config::{Environment, HarnessConfig, McpServerTable, expand_variables};
-use halter_mcp::limits::{CALL_TIMEOUT, SETTLE_GRACE, START_TIMEOUT};
+use crate::permissions::permissions;
+pub use described::{DescribedServer, DescribedServers, ProjectServers, ServerSource};
+use halter_config::{Environment, HarnessConfig, McpServerTable, McpTransport, expand_variables};
+use halter_mcp::limits::SETTLE_GRACE;
 use halter_mcp::{
-    McpServers, ProgramSettings, ServerEvents, ServerName, ServerSettings, ServerState,
+    Connection, McpServers, ProgramSettings, ServerEvents, ServerName, ServerSettings, ServerState,
     ServerStatus, ToolFilter, WorkingDirectories,
 };
 use halter_runtime::HalterError;
+use halter_tools::network::FilteringProxy;
+use halter_tools::policy::PolicySettings;
 use halter_tools::{LateTools, Tool, command_environment};
-use indexmap::IndexMap;
+pub(crate) use sandboxed::SandboxSource;
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Once, OnceLock};
 use std::time::Duration;
+
+/// The variable that stands for the directory of a plugin.
+const PLUGIN_ROOT: &str = "CLAUDE_PLUGIN_ROOT";
+
+/// The source of the tools by which models find and read resources.
+const RESOURCES: &str = "resources of MCP servers";
 
 /// What servers are started with.
 pub(crate) struct ServerEnvironment<'a> {
@@ -22,6 +38,58 @@ pub(crate) struct ServerEnvironment<'a> {
     /// What commands of sessions see of it: no keys.
     pub visible: &'a BTreeMap<OsString, OsString>,
     pub directory: PathBuf,
+    /// The directory of the plugin that brings the server.
+    pub plugin_root: Option<PathBuf>,
+    /// What its sandbox is made from.
+    pub sandbox: SandboxSource,
+}
+
+impl<'a> ServerEnvironment<'a> {
+    pub fn new(
+        config: &HarnessConfig,
+        environment: &'a Environment,
+        visible: &'a BTreeMap<OsString, OsString>,
+        policy: &PolicySettings,
+        protected: &[PathBuf],
+    ) -> Self {
+        let current = || environment.current_dir().map(Path::to_path_buf);
+        let directory = config.runtime.working_dir.clone().or_else(current);
+        let directory = directory.unwrap_or_else(|| PathBuf::from("/"));
+        Self {
+            environment,
+            visible,
+            plugin_root: None,
+            sandbox: SandboxSource {
+                policy: policy.clone(),
+                protected: protected.to_vec(),
+                directory: directory.clone(),
+                home: environment.home().map(Path::to_path_buf),
+            },
+            directory,
+        }
+    }
+
+    /// The same for a server from somewhere.
+    fn of(&self, source: &ServerSource) -> Self {
+        let plugin_root = match source {
+            ServerSource::Plugin { root, .. } => Some(root.clone()),
+            _ => None,
+        };
+        Self {
+            directory: self.directory.clone(),
+            sandbox: self.sandbox.clone(),
+            plugin_root,
+            ..*self
+        }
+    }
+
+    /// A variable as descriptions of servers mean it.
+    fn variable(&self, name: &str) -> Option<String> {
+        match &self.plugin_root {
+            Some(root) if name == PLUGIN_ROOT => Some(root.to_string_lossy().into_owned()),
+            _ => self.environment.text(name).map(str::to_owned),
+        }
+    }
 }
 
 /// The settings of a server, from its table.
@@ -35,29 +103,53 @@ pub(crate) fn server_settings(
 ) -> anyhow::Result<ServerSettings> {
     let checked = ServerName::new(name)?;
     let expand = |text: &str| {
-        let lookup = |variable: &str| around.environment.text(variable).map(str::to_owned);
-        expand_variables(text, lookup).map_err(|variable| {
+        expand_variables(text, |variable| around.variable(variable)).map_err(|variable| {
             let message = format!("MCP server `{name}`: the variable {variable} is not set");
             let hint = format!("set it, or write ${{{variable}:-}} if it may be absent");
             anyhow::Error::from(HalterError::new("mcp_variable", message).with_hint(hint))
         })
     };
+    let mut settings = match table.transport {
+        McpTransport::Stdio => {
+            let program = described_program(name, table, around, &expand)?;
+            ServerSettings::new(checked, program)
+        }
+        _ => {
+            let http = remote::http_settings(&checked, table, around, &expand)?;
+            ServerSettings::new(checked, http)
+        }
+    };
+    settings.call_timeout = seconds(table.timeout_secs, settings.call_timeout);
+    settings.start_timeout = seconds(table.start_timeout_secs, settings.start_timeout);
+    settings.required = table.required;
+    settings.sampling = table.sampling;
+    settings.tools = ToolFilter {
+        only: (!table.tools.is_empty()).then(|| table.tools.clone()),
+        without: table.without_tools.clone(),
+    };
+    Ok(settings)
+}
+
+/// The program of a server that is one.
+fn described_program(
+    name: &str,
+    table: &McpServerTable,
+    around: &ServerEnvironment<'_>,
+    expand: &impl Fn(&str) -> anyhow::Result<String>,
+) -> anyhow::Result<ProgramSettings> {
+    if table.url.is_some() {
+        let message = format!("MCP server `{name}` has a `url` and no `type`");
+        return Err(invalid(message)
+            .with_hint("write type = \"http\", or \"sse\" for the older transport")
+            .into());
+    }
     let Some(command) = &table.command else {
         let message = format!("MCP server `{name}` has no `command`");
         return Err(invalid(message)
             .with_hint("name the program to start")
             .into());
     };
-    let program = program(command, table, around, &expand)?;
-    let mut settings = ServerSettings::new(checked, program);
-    settings.call_timeout = seconds(table.timeout_secs, CALL_TIMEOUT);
-    settings.start_timeout = seconds(table.start_timeout_secs, START_TIMEOUT);
-    settings.required = table.required;
-    settings.tools = ToolFilter {
-        only: (!table.tools.is_empty()).then(|| table.tools.clone()),
-        without: table.without_tools.clone(),
-    };
-    Ok(settings)
+    program(command, table, around, expand)
 }
 
 fn seconds(given: Option<f64>, default: Duration) -> Duration {
@@ -77,6 +169,9 @@ fn program(
         .iter()
         .map(|(name, value)| (name.clone(), value.clone()))
         .collect();
+    if let Some(root) = &around.plugin_root {
+        environment.set(PLUGIN_ROOT, root);
+    }
     for (name, value) in &table.env {
         environment.set(name, expand(value)?);
     }
@@ -92,6 +187,7 @@ fn program(
             .collect::<anyhow::Result<_>>()?,
         environment,
         directory: around.directory.join(directory),
+        sandbox: None,
     })
 }
 
@@ -100,20 +196,40 @@ pub(crate) struct HarnessServers {
     pub servers: McpServers,
     /// Tables that cannot be used, and why.
     pub problems: Vec<HalterError>,
+    /// The ways of servers in sandboxes to the hosts they may reach.
+    _proxies: Vec<FilteringProxy>,
 }
 
 /// Has the tools of servers join sessions.
-struct Joining(Arc<LateTools>);
+struct Joining {
+    late: Arc<LateTools>,
+    /// The tools that read resources, once they are known. They join with the
+    /// first server that has any.
+    resource_tools: OnceLock<Vec<Arc<dyn Tool>>>,
+    joined: Once,
+}
+
+impl Joining {
+    /// Has the tools that read resources join, if this server has some.
+    fn offer_resources(&self, status: &ServerStatus) {
+        let ready = matches!(status.state, ServerState::Ready) && status.has_resources;
+        if let Some(tools) = self.resource_tools.get().filter(|_| ready) {
+            let joins = || self.late.set(RESOURCES, tools.clone());
+            self.joined.call_once(joins);
+        }
+    }
+}
 
 impl ServerEvents for Joining {
     fn tools(&self, server: &ServerName, tools: Vec<Arc<dyn Tool>>) {
-        self.0.set(server.as_str(), tools);
+        self.late.set(server.as_str(), tools);
     }
 
     fn state(&self, status: &ServerStatus) {
         if matches!(status.state, ServerState::Failed(_) | ServerState::Stopped) {
-            self.0.remove(status.name.as_str());
+            self.late.remove(status.name.as_str());
         }
+        self.offer_resources(status);
     }
 }
 
@@ -127,36 +243,54 @@ impl ServerEvents for Nobody {
 }
 
 impl HarnessServers {
-    /// Starts the enabled servers; `None` if there is none. Waits for those
-    /// that are required, and shortly for the others, whose tools join
-    /// sessions whenever they are ready.
+    /// Starts the servers that can be used; `None` if none is described. Waits
+    /// for those that are required, and shortly for the others, whose tools
+    /// join sessions whenever they are ready.
     ///
     /// # Errors
     /// If a required server cannot be used.
     pub async fn start(
-        tables: &IndexMap<String, McpServerTable>,
+        described: DescribedServers,
         around: &ServerEnvironment<'_>,
-        late: &Arc<LateTools>,
+        late: &mut Option<Arc<LateTools>>,
     ) -> anyhow::Result<Option<Self>> {
-        let (mut settings, mut problems) = (Vec::new(), Vec::new());
-        for (name, table) in tables.iter().filter(|(_, table)| table.enabled) {
-            match server_settings(name, table, around) {
+        let DescribedServers {
+            servers,
+            mut problems,
+        } = described;
+        let mut settings = Vec::new();
+        let mut proxies = Vec::new();
+        for server in servers.iter().filter(|server| server.table.enabled) {
+            match usable(server, around, &mut proxies).await {
                 Ok(server) => settings.push(server),
-                Err(error) if table.required => return Err(error),
-                Err(error) => problems.push(as_halter_error(&error)),
+                Err(problem) if server.table.required => return Err(problem.into()),
+                Err(problem) => problems.push(problem),
             }
         }
         if settings.is_empty() && problems.is_empty() {
             return Ok(None);
         }
+        let late = match settings.is_empty() {
+            true => &mut Arc::default(),
+            false => late.get_or_insert_default(),
+        };
         // The order of tools is that of the names, whoever is ready first.
         settings.sort_by(|one, other| one.name.cmp(&other.name));
         for server in &settings {
-            late.starting(server.name.as_str());
+            late.starting_within(server.name.as_str(), server.start_timeout);
         }
         let host = Arc::new(WorkingDirectories(vec![around.directory.clone()]));
-        let events = Arc::new(Joining(Arc::clone(late)));
-        let servers = McpServers::start(settings, host, events)?;
+        let events = Arc::new(Joining {
+            late: Arc::clone(late),
+            resource_tools: OnceLock::new(),
+            joined: Once::new(),
+        });
+        let servers = McpServers::start(settings, host, events.clone())?;
+        let _ = events.resource_tools.set(servers.resource_tools());
+        // One may have been ready before the tools were known.
+        for status in servers.status() {
+            events.offer_resources(&status);
+        }
         if let Err(error) = servers.required_ready().await {
             servers.shutdown().await;
             let failed = HalterError::new(error.code(), error.to_string());
@@ -165,8 +299,39 @@ impl HarnessServers {
                 .into());
         }
         servers.settled(SETTLE_GRACE).await;
-        Ok(Some(Self { servers, problems }))
+        Ok(Some(Self {
+            servers,
+            problems,
+            _proxies: proxies,
+        }))
     }
+}
+
+/// The settings of a described server, or why it is not used.
+async fn usable(
+    server: &DescribedServer,
+    around: &ServerEnvironment<'_>,
+    proxies: &mut Vec<FilteringProxy>,
+) -> Result<ServerSettings, HalterError> {
+    let mut settings = described_settings(server, around)?;
+    if server.table.sandbox
+        && let Connection::Program(program) = &mut settings.connection
+    {
+        proxies.extend(around.sandbox.contain(&settings.name, program).await?);
+    }
+    Ok(settings)
+}
+
+/// The same, without the sandbox that it may run in.
+fn described_settings(
+    server: &DescribedServer,
+    around: &ServerEnvironment<'_>,
+) -> Result<ServerSettings, HalterError> {
+    if let Some(problem) = &server.problem {
+        return Err(problem.clone());
+    }
+    let around = around.of(&server.source);
+    server_settings(&server.name, &server.table, &around).map_err(|error| as_halter_error(&error))
 }
 
 fn as_halter_error(error: &anyhow::Error) -> HalterError {
@@ -176,49 +341,67 @@ fn as_halter_error(error: &anyhow::Error) -> HalterError {
     }
 }
 
+/// The settings of a described server, for logging in to it.
+///
+/// # Errors
+/// Why it is not used.
+pub fn mcp_server_settings(
+    config: &HarnessConfig,
+    environment: &Environment,
+    server: &DescribedServer,
+) -> Result<ServerSettings, HalterError> {
+    let visible = BTreeMap::new();
+    let policy = PolicySettings::default();
+    let around = ServerEnvironment::new(config, environment, &visible, &policy, &[]);
+    described_settings(server, &around)
+}
+
 /// A server that was tried.
 #[derive(Debug, Clone)]
 pub struct ProbedServer {
     /// Its name.
     pub name: String,
+    /// Where it is described.
+    pub source: ServerSource,
     /// How it is, once its first start has succeeded or failed.
     ///
     /// # Errors
-    /// What is wrong with its table.
+    /// Why it was not started.
     pub status: Result<ServerStatus, HalterError>,
 }
 
-/// Starts the servers of a configuration that `wanted` names, or all enabled
-/// ones, says how they are, and ends them.
+/// Starts the servers that `wanted` names, or all enabled ones, says how they
+/// are, and ends them.
 ///
 /// # Errors
 /// If the system has no randomness.
 pub async fn probe_mcp_servers(
     config: &HarnessConfig,
     environment: &Environment,
+    described: &DescribedServers,
     wanted: &[String],
 ) -> anyhow::Result<Vec<ProbedServer>> {
     let shell_env = &config.policy.shell.env;
     let visible = command_environment(environment.variables(), &shell_env.add, &shell_env.remove);
-    let around = ServerEnvironment {
-        environment,
-        visible: &visible,
-        directory: directory(config.runtime.working_dir.as_deref(), environment),
-    };
+    let policy = policy(config, permissions(config, environment)?);
+    let protected = crate::builder::own_files(config, environment);
+    let around = ServerEnvironment::new(config, environment, &visible, &policy, &protected);
+    let mut proxies = Vec::new();
     let mut settings = Vec::new();
-    let mut probed: IndexMap<String, Option<HalterError>> = IndexMap::new();
-    for (name, table) in &config.mcp.servers {
-        let named = wanted.iter().any(|it| it == name);
-        if named || wanted.is_empty() && table.enabled {
-            let problem = match server_settings(name, table, &around) {
-                Ok(server) => {
-                    settings.push(server);
-                    None
-                }
-                Err(error) => Some(as_halter_error(&error)),
-            };
-            probed.insert(name.clone(), problem);
+    let mut probed = Vec::new();
+    for server in &described.servers {
+        let named = wanted.contains(&server.name);
+        if !(named || wanted.is_empty() && server.table.enabled) {
+            continue;
         }
+        let problem = match usable(server, &around, &mut proxies).await {
+            Ok(server) => {
+                settings.push(server);
+                None
+            }
+            Err(problem) => Some(problem),
+        };
+        probed.push((server, problem));
     }
     let host = Arc::new(WorkingDirectories(vec![around.directory.clone()]));
     let servers = McpServers::start(settings, host, Arc::new(Nobody))?;
@@ -226,22 +409,18 @@ pub async fn probe_mcp_servers(
     let states = servers.status();
     servers.shutdown().await;
     let found = |name: &str| states.iter().find(|it| it.name.as_str() == name).cloned();
-    let told = probed.into_iter().map(|(name, problem)| {
+    let told = probed.into_iter().map(|(server, problem)| {
+        let (name, source) = (server.name.clone(), server.source.clone());
         let stopped = || HalterError::new("mcp_stopped", format!("MCP server `{name}` is stopped"));
         let status = match problem {
             Some(problem) => Err(problem),
             None => found(&name).ok_or_else(stopped),
         };
-        ProbedServer { name, status }
+        ProbedServer {
+            name,
+            source,
+            status,
+        }
     });
     Ok(told.collect())
-}
-
-/// Where servers start: where sessions work that name no other directory.
-pub(crate) fn directory(configured: Option<&Path>, environment: &Environment) -> PathBuf {
-    let current = || environment.current_dir().map(Path::to_path_buf);
-    configured
-        .map(Path::to_path_buf)
-        .or_else(current)
-        .unwrap_or_else(|| PathBuf::from("/"))
 }

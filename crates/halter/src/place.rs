@@ -28,6 +28,7 @@ fn runtime(
     let mut settings = RuntimeExecSettings::default();
     if let Some(image) = &config.exec.container {
         settings = settings.in_containers(image);
+        settings.mounts.clone_from(&config.exec.mounts);
     }
     let target = match &config.exec.url {
         Some(url) => remote::target(url, &config.exec, environment)?,

@@ -9,7 +9,7 @@ use halter_resources::{
     ContentTrust, InstalledPlugins, LoadedHooksFile, LoadedLspServer, LoadedMcpServer,
     LoadedPlugin, LoadedSkill, ResourcePlaces, ResourceRoot, ResourceWarning, UsualPlaces,
 };
-use halter_runtime::Resources;
+use halter_runtime::{Resources, frontmatter_hooks};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -60,11 +60,20 @@ impl CompiledResources {
 
 impl From<halter_resources::CompiledResources> for CompiledResources {
     fn from(compiled: halter_resources::CompiledResources) -> Self {
+        Self::with_data(compiled, None)
+    }
+}
+
+impl CompiledResources {
+    /// `data`: where plugins may keep something.
+    fn with_data(compiled: halter_resources::CompiledResources, data: Option<&Path>) -> Self {
         let mut hooks = Hooks::new();
         let mut hook_warnings = Vec::new();
         for file in &compiled.hook_files {
-            hook_warnings.extend(hooks.add_file(plugin_hooks(file)));
+            hook_warnings.extend(hooks.add_file(plugin_hooks(file, data)));
         }
+        // They come into force with their skills and agents.
+        hook_warnings.extend(frontmatter_hooks(&compiled.snapshot).1);
         Self {
             snapshot: compiled.snapshot,
             hooks: Arc::new(hooks),
@@ -76,10 +85,24 @@ impl From<halter_resources::CompiledResources> for CompiledResources {
     }
 }
 
-fn plugin_hooks(file: &LoadedHooksFile) -> ParsedHooks {
+/// The folder beside the user's configuration in which each plugin has one.
+const PLUGIN_DATA_FOLDER: &str = "plugin-data";
+
+/// How hooks name that folder.
+const PLUGIN_DATA: &str = "PLUGIN_DATA";
+
+fn plugin_hooks(file: &LoadedHooksFile, data: Option<&Path>) -> ParsedHooks {
     let place = escape_path(&file.path);
     let mut origin = HookOrigin::plugin(file.plugin_id.clone(), &file.plugin_root, place)
         .with_allowed_env_vars(file.allowed_env_vars.clone());
+    if let Some(data) = data {
+        let data = data.join(file.plugin_id.as_str());
+        // Made for those that ask for it. One that cannot be made fails there.
+        if file.text.contains(PLUGIN_DATA) {
+            let _ = std::fs::create_dir_all(&data);
+        }
+        origin = origin.with_data(data);
+    }
     // Public plugins name no hosts, and mean any.
     if !file.allowed_http_hosts.is_empty() {
         origin = origin.with_allowed_http_hosts(file.allowed_http_hosts.clone());
@@ -101,7 +124,11 @@ fn plugin_hooks(file: &LoadedHooksFile) -> ParsedHooks {
 /// ```
 #[derive(Debug, Clone, Default)]
 #[must_use = "nothing is read before `compile`"]
-pub struct ResourceCompiler(halter_resources::ResourceCompiler);
+pub struct ResourceCompiler {
+    compiler: halter_resources::ResourceCompiler,
+    /// Where plugins may keep something.
+    plugin_data: Option<PathBuf>,
+}
 
 impl ResourceCompiler {
     /// Compiles the roots a configuration names.
@@ -140,11 +167,12 @@ impl ResourceCompiler {
         let mut compiler = halter_resources::ResourceCompiler::new()
             .with_places(named)
             .with_trust(Arc::new(trust));
+        let config_file = environment.user_config_path();
+        let config_dir = config_file.as_deref().and_then(Path::parent);
+        let plugin_data = config_dir.map(|it| it.join(PLUGIN_DATA_FOLDER));
         if resources.discover {
             let directory = std::fs::canonicalize(directory.as_ref())
                 .unwrap_or_else(|_| directory.as_ref().to_owned());
-            let config_file = environment.user_config_path();
-            let config_dir = config_file.as_deref().and_then(Path::parent);
             let usual = UsualPlaces::of(&directory, environment.home(), config_dir);
             compiler = compiler.with_places(usual.find());
             if let Some(installed) = config_dir.map(InstalledPlugins::at) {
@@ -162,37 +190,57 @@ impl ResourceCompiler {
                     .with_disabled_plugins(installed.disabled().unwrap_or_default());
             }
         }
-        Self(compiler)
+        Self {
+            compiler,
+            plugin_data,
+        }
     }
 
     /// Looks for skills below these directories.
     pub fn with_skill_roots(self, roots: Vec<PathBuf>) -> Self {
-        Self(self.0.with_skill_roots(roots))
+        Self {
+            compiler: self.compiler.with_skill_roots(roots),
+            ..self
+        }
     }
 
     /// Looks for plugins in these directories.
     pub fn with_plugin_roots(self, roots: Vec<PathBuf>) -> Self {
-        Self(self.0.with_plugin_roots(roots))
+        Self {
+            compiler: self.compiler.with_plugin_roots(roots),
+            ..self
+        }
     }
 
     /// Looks in these places, too, after those that were named before.
     pub fn with_places(self, places: ResourcePlaces) -> Self {
-        Self(self.0.with_places(places))
+        Self {
+            compiler: self.compiler.with_places(places),
+            ..self
+        }
     }
 
     /// Takes these skills instead of looking for any.
     pub fn with_loaded_skills(self, skills: Vec<LoadedSkill>) -> Self {
-        Self(self.0.with_loaded_skills(skills))
+        Self {
+            compiler: self.compiler.with_loaded_skills(skills),
+            ..self
+        }
     }
 
     /// Takes these plugins instead of looking for any.
     pub fn with_loaded_plugins(self, plugins: Vec<LoadedPlugin>) -> Self {
-        Self(self.0.with_loaded_plugins(plugins))
+        Self {
+            compiler: self.compiler.with_loaded_plugins(plugins),
+            ..self
+        }
     }
 
     /// Reads, checks and compiles everything.
     pub async fn compile(&self) -> anyhow::Result<CompiledResources> {
-        Ok(self.0.compile().await?.into())
+        let compiled = self.compiler.compile().await?;
+        let data = self.plugin_data.as_deref();
+        Ok(CompiledResources::with_data(compiled, data))
     }
 }
 

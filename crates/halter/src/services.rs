@@ -218,12 +218,20 @@ impl Services {
     }
 
     fn client(&self, table: Option<&ProviderConfig>) -> ClientSettings {
-        let ca_file = table.and_then(|table| table.ca_file.clone());
-        ClientSettings {
-            proxies: proxies(&self.environment),
-            ca_file: ca_file.or_else(|| certificates(&self.environment)),
-            ..ClientSettings::default()
+        let mut settings = client_settings(&self.environment);
+        if let Some(file) = table.and_then(|table| table.ca_file.clone()) {
+            settings.ca_file = Some(file);
         }
+        settings
+    }
+}
+
+/// How the network is reached, by the user's variables.
+pub(crate) fn client_settings(environment: &Environment) -> ClientSettings {
+    ClientSettings {
+        proxies: proxies(environment),
+        ca_file: certificates(environment),
+        ..ClientSettings::default()
     }
 }
 

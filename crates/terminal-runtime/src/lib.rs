@@ -40,6 +40,7 @@ mod clock;
 pub mod daemon;
 pub mod discovery;
 pub mod exec;
+mod fs;
 pub mod holder;
 mod inherited;
 pub mod limits;

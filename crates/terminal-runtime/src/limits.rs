@@ -73,6 +73,16 @@ pub const MAX_WAIT: Duration = Duration::from_mins(10);
 /// The longest timeout of a command; `0` asks for none at all.
 pub const MAX_TIMEOUT: Duration = Duration::from_hours(24 * 365);
 
+/// How long a session of tools goes on at a runtime when nobody renews it:
+/// longer than a connection is tried for, and than a runtime takes to start.
+pub const SESSION_LEASE: Duration = Duration::from_secs(60);
+
+/// How often a lease is renewed before it could run out.
+pub const RENEWALS_IN_A_LEASE: u32 = 4;
+
+/// The longest lease of a session.
+pub const MAX_LEASE: Duration = Duration::from_hours(24);
+
 /// How often idle sessions and kept commands are looked at.
 pub const SWEEP_PERIOD: Duration = Duration::from_secs(60);
 
@@ -150,3 +160,21 @@ pub const CONTAINER_PROBE_DEADLINE: Duration = Duration::from_secs(5);
 
 /// How long one call of the `docker`-compatible program may take.
 pub const CONTAINER_DEADLINE: Duration = Duration::from_secs(120);
+
+/// Bytes of a file that are read or written by one call.
+pub const FILE_CHUNK_BYTES: usize = 512 * 1024;
+
+/// Bytes of a file that is written through the runtime.
+pub const MAX_FILE_WRITE_BYTES: usize = 16 * 1024 * 1024;
+
+/// Writes in parts that are kept at once; the oldest is forgotten.
+pub const MAX_FILE_UPLOADS: usize = 8;
+
+/// Sets of rules for files whose roots are remembered; the oldest is forgotten.
+pub const MAX_FILE_DOORS: usize = 256;
+
+/// Names in one reply of `fs.walk`.
+pub const MAX_FILE_WALK_NAMES: usize = 100_000;
+
+/// Names in one reply of `fs.list`.
+pub const MAX_FILE_NAMES: usize = 4096;

@@ -1,24 +1,29 @@
 //! A request for approval as a person reads it, and what they answer.
 
-use halter_protocol::{Action, ApprovalAnswer, ApprovalChoice, ApprovalRequest, RequestOrigin};
+use halter_protocol::{
+    Action, ApprovalAnswer, ApprovalChoice, ApprovalRequest, AskedBy, RequestOrigin,
+};
 use serde_json::Value;
 
 /// The call, why it is asked about, and what may be chosen.
 pub fn text(request: &ApprovalRequest) -> String {
     let call = &request.call;
-    let mut lines = vec![match &request.origin {
+    let of_subagent = match &request.origin {
         Some(RequestOrigin {
             agent_id,
             agent_type,
             ..
         }) => {
             let kind = agent_type.as_deref().unwrap_or("general");
-            format!(
-                "May {} run for the subagent {agent_id} ({kind})?",
-                call.name
-            )
+            format!(" for the subagent {agent_id} ({kind})")
         }
-        None => format!("May {} run?", call.name),
+        None => String::new(),
+    };
+    let mut lines = vec![match (&request.asked_by, request.actions.as_slice()) {
+        (AskedBy::RunningCall, [Action::Reach { host }]) => {
+            format!("May {}, which runs, reach {host}{of_subagent}?", call.name)
+        }
+        _ => format!("May {} run{of_subagent}?", call.name),
     }];
     match &request.diff {
         Some(diff) => lines.extend(diff.lines().map(|line| format!("  {line}"))),
@@ -113,7 +118,7 @@ pub fn answer(line: &str) -> Option<ApprovalAnswer> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use halter_protocol::{AskedBy, Objection, ToolCall};
+    use halter_protocol::{Objection, ToolCall};
     use serde_json::json;
 
     fn request() -> ApprovalRequest {
@@ -161,6 +166,22 @@ May shell run?
   a  yes, and Bash(npm publish:*) always: saved as a rule (a RULE saves a narrower one)
   n  no (n REASON tells the model why)";
         assert_eq!(text(&request()), said);
+    }
+
+    #[test]
+    fn a_running_call_asks_about_a_host() {
+        let mut request = request();
+        request.asked_by = AskedBy::RunningCall;
+        request.actions = vec![Action::Reach {
+            host: "files.example:443".into(),
+        }];
+        let said = text(&request);
+        let first = said.lines().next().unwrap();
+        assert_eq!(first, "May shell, which runs, reach files.example:443?");
+        assert!(
+            said.contains("\n  command: npm test && npm publish\n"),
+            "{said}"
+        );
     }
 
     #[test]

@@ -53,10 +53,34 @@ pub enum McpCommand {
     /// Write a server into the user's halter.toml, or into another file
     #[command(
         after_help = "Examples:\n  halter mcp add files -- npx -y @modelcontextprotocol/server-filesystem .\n  \
-            halter mcp add docs --env 'TOKEN=${DOCS_TOKEN}' -- docs-server --read-only\n\n\
+            halter mcp add docs --env 'TOKEN=${DOCS_TOKEN}' -- docs-server --read-only\n  \
+            halter mcp add issues --transport http https://issues.example/mcp\n  \
+            halter mcp add wiki --transport http --header 'X-Key: ${WIKI_KEY}' https://wiki.example/mcp\n\n\
             A value written as ${NAME} is taken from the environment when the server starts."
     )]
     Add(McpAddArgs),
+    /// Log in to a server over HTTP
+    #[command(
+        after_help = "Prints the address of a page to open in any browser. Where that browser runs on this\n\
+            machine, the login ends by itself. Else paste the address that it was sent to in the end,\n\
+            or the code in it. The tokens stay in a file that only you can read."
+    )]
+    Login {
+        /// The server
+        name: String,
+        /// A right to ask for besides those that the server says it needs; may be given again
+        #[arg(long, value_name = "SCOPE", env = "HALTER_MCP_SCOPE")]
+        scope: Vec<String>,
+        #[command(flatten)]
+        json: JsonArg,
+    },
+    /// Forget the tokens of a server over HTTP
+    Logout {
+        /// The server
+        name: String,
+        #[command(flatten)]
+        json: JsonArg,
+    },
     /// Take a server out of the user's halter.toml, or out of another file
     Remove {
         /// The server
@@ -120,12 +144,48 @@ pub struct McpServeArgs {
     pub permissions: PermissionArgs,
 }
 
+/// How a server is reached.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub enum TransportArg {
+    /// A program, over its standard streams
+    Stdio,
+    /// An address: streamable HTTP
+    Http,
+    /// An address: the older transport
+    Sse,
+}
+
 /// The arguments of `mcp add`.
 #[derive(Debug, Args)]
 pub struct McpAddArgs {
     /// The server: part of the names of its tools
     pub name: String,
-    /// The program and its arguments
+    /// How it is reached
+    #[arg(
+        long,
+        value_name = "KIND",
+        default_value = "stdio",
+        env = "HALTER_MCP_TRANSPORT"
+    )]
+    pub transport: TransportArg,
+    /// What a server over HTTP is sent with each request; may be given again
+    #[arg(long, value_name = "NAME: VALUE", env = "HALTER_MCP_HEADER")]
+    pub header: Vec<String>,
+    /// A header whose value is that of a variable when the server is used; may be given again
+    #[arg(long, value_name = "NAME=VARIABLE", env = "HALTER_MCP_HEADER_ENV")]
+    pub header_env: Vec<String>,
+    /// A client that was registered for logging in
+    #[arg(long, value_name = "ID", env = "HALTER_MCP_CLIENT_ID")]
+    pub client_id: Option<String>,
+    /// The variable with the secret of that client
+    #[arg(
+        long,
+        value_name = "VARIABLE",
+        requires = "client_id",
+        env = "HALTER_MCP_CLIENT_SECRET_ENV"
+    )]
+    pub client_secret_env: Option<String>,
+    /// The program and its arguments, or the address of a server over HTTP
     #[arg(required = true, trailing_var_arg = true, value_name = "COMMAND")]
     pub command: Vec<String>,
     /// A variable that the program sees

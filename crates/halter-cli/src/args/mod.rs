@@ -14,7 +14,7 @@ pub use hooks::{HooksCommand, HooksTestArgs};
 pub use manage::{
     ConfigCommand, InitArgs, ModelsArgs, PluginCommand, SessionsCommand, ToolsCommand, TrustArgs,
 };
-pub use mcp::{McpAddArgs, McpCommand, McpServeArgs};
+pub use mcp::{McpAddArgs, McpCommand, McpServeArgs, TransportArg};
 pub use mock::{MockCommand, MockServeArgs};
 pub use permissions::PermissionArgs;
 pub use policy::{CheckArgs, DoctorArgs, ExplainArgs, PolicyCommand, SandboxArgs, SandboxCommand};

@@ -8,7 +8,8 @@ use clap::{Args, Subcommand};
 pub enum PolicyCommand {
     /// Judge a command line without running it
     #[command(
-        after_help = "Exits with 0 if it may run, with 3 if it is denied or has to be asked about."
+        after_help = "Says what a session here would do; with --allow, what that list alone says.\n\
+                      Exits with 0 if it may run, with 3 if it is denied or has to be asked about."
     )]
     Check(CheckArgs),
     /// Judge paths without touching what they name

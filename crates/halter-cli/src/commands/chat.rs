@@ -29,7 +29,7 @@ const HELP: &str = "\
 /compact [WHAT] make the context smaller now; WHAT says what a summary should keep
 /context        show what fills the model's context
 /session        show the session's id and how to come back to it
-/commands       list the commands and skills that you can type
+/commands       list the commands, skills and prompts of MCP servers that you can type
 /output-style [NAME]
                 answer in another style from the next message on, or list the styles
 /exit           leave; so do Ctrl-D, and Ctrl-C twice
@@ -195,7 +195,7 @@ impl Conversation {
                 Ok(Next::GoOn)
             }
             "/commands" => {
-                self.show_commands(context);
+                self.show_commands(context).await;
                 Ok(Next::GoOn)
             }
             "/output-style" => {
@@ -203,7 +203,25 @@ impl Conversation {
                 Ok(Next::GoOn)
             }
             _ if is_command(word) => self.invoke(context, word, line).await,
-            _ => self.answer(context, Turn::user(line)).await,
+            _ => self.say(context, line).await,
+        }
+    }
+
+    /// Sends a line as it is, with the resources it mentions.
+    async fn say(&mut self, context: &mut Context, line: &str) -> Result<Next, Failure> {
+        let mentioned = self.live.harness.mentioned_resources(line).await;
+        match mentioned.map_err(Failure::from) {
+            Ok(mentioned) => {
+                let mut turn = Turn::user(line);
+                turn.user_message.parts.extend(mentioned);
+                self.answer(context, turn).await
+            }
+            Err(Failure::Error(error, _)) => {
+                context.messages.error(&error);
+                self.draft = line.to_owned();
+                Ok(Next::GoOn)
+            }
+            Err(other) => Err(other),
         }
     }
 
@@ -215,33 +233,45 @@ impl Conversation {
         word: &str,
         line: &str,
     ) -> Result<Next, Failure> {
-        match self.live.session.invocation(line) {
+        match self.live.invocation(line).await {
             Ok(Some(turn)) => self.answer(context, turn).await,
-            Ok(None) if word.len() < line.len() => self.answer(context, Turn::user(line)).await,
+            Ok(None) if word.len() < line.len() => self.say(context, line).await,
             Ok(None) => {
                 context.messages.say(&format!(
                     "there is no command {word}; see /help and /commands"
                 ));
                 Ok(Next::GoOn)
             }
-            Err(error) => {
+            Err(Failure::Error(error, _)) => {
                 context.messages.say(&error.to_string());
                 Ok(Next::GoOn)
             }
+            Err(other) => Err(other),
         }
     }
 
-    fn show_commands(&self, context: &Context) {
+    async fn show_commands(&self, context: &Context) {
         let resources = self.live.harness.runtime().services().resources.get();
         let snapshot = &resources.snapshot;
         let commands = snapshot.commands.values();
         let commands = commands.map(|it| (it.name.as_str(), &it.argument_hint, &it.description));
         let skills = snapshot.skills.values().filter(|it| !it.model_only);
         let skills = skills.map(|it| (it.name.as_str(), &it.argument_hint, &it.description));
-        let lines = commands.chain(skills).map(|(name, hint, description)| {
-            let hint = hint.as_deref().map(|hint| format!(" {hint}"));
+        let line = |name: &str, hint: Option<&str>, description: &str| {
+            let hint = hint.map(|hint| format!(" {hint}"));
             format!("/{name}{}  {description}", hint.unwrap_or_default())
-        });
+        };
+        let (prompts, problems) = self.live.harness.mcp_prompts().await;
+        for problem in problems {
+            context.messages.warning(&problem.to_string());
+        }
+        let prompts = prompts
+            .iter()
+            .map(|it| line(&it.name, it.argument_hint().as_deref(), &it.description));
+        let lines = commands
+            .chain(skills)
+            .map(|(name, hint, description)| line(name, hint.as_deref(), description))
+            .chain(prompts);
         match lines.collect::<Vec<_>>().as_slice() {
             [] => context
                 .messages

@@ -76,9 +76,9 @@ pub async fn answer(context: &mut Context, request: RunRequest) -> Result<Exit, 
         // From here on the events tell what went wrong.
         context.errors_in_data = false;
     }
-    let mut turn = match live.session.invocation(&request.task.text)? {
-        Some(invoked) => request.task.joining(invoked),
-        None => Turn::new(request.task.message()),
+    let mut turn = match asked(&live, &request.task).await {
+        Ok(turn) => turn,
+        Err(failure) => return live.close(Err(failure)).await,
     };
     turn.user_message = attach::message(turn.user_message, attachments);
     if let Some(model) = wanted.model.as_deref() {
@@ -113,6 +113,17 @@ pub async fn answer(context: &mut Context, request: RunRequest) -> Result<Exit, 
     };
     let exit = outcome.and_then(|end| end.into_exit(live.stops.asked()));
     live.close(exit).await
+}
+
+/// The turn that a task stands for, with the resources it mentions.
+async fn asked(live: &Live, task: &Task) -> Result<Turn, Failure> {
+    let mut turn = match live.invocation(&task.text).await? {
+        Some(invoked) => task.joining(invoked),
+        None => Turn::new(task.message()),
+    };
+    let mentioned = live.harness.mentioned_resources(&task.text).await?;
+    turn.user_message.parts.extend(mentioned);
+    Ok(turn)
 }
 
 /// A turn, how long it may take, and who decides about its calls.

@@ -95,5 +95,7 @@ pub fn lines(status: &SandboxStatus) -> Vec<String> {
     }
     let missing = status.not_held.iter();
     lines.extend(missing.map(|it| format!("  {:<22} {it}", "not held")));
+    let limits = status.limits.iter();
+    lines.extend(limits.map(|it| format!("  {:<22} {it}", "limit")));
     lines
 }

@@ -13,12 +13,12 @@ use crate::limits::TITLE_COLUMNS;
 use crate::live::{self, not_found};
 use crate::prompt::{self, PromptSource, StdinUse};
 use crate::terminal::{columns, fitted, safe_line};
-use crate::view::{context_lines, transcript_lines};
+use crate::view::{context_lines, resource_counts, transcript_lines};
 use async_trait::async_trait;
 use halter::providers::OfflineProvider;
 use halter::{Halter, HalterError};
 use halter_config::SessionBackend;
-use halter_protocol::{ResolvedModel, SessionId, Timestamp};
+use halter_protocol::{ResolvedModel, SessionEventPayload, SessionId, Timestamp};
 use halter_providers::catalog::Catalog;
 use halter_providers::{EventStream, Provider, ProviderCapabilities, ProviderRequest};
 use halter_session::limits::MAX_READ_EVENTS;
@@ -245,12 +245,17 @@ async fn show(
     }
     let mut after = 0;
     let mut account = Account::default();
+    let mut resources = None;
     loop {
         let events = read_events(store.as_ref(), id, after, MAX_READ_EVENTS).await?;
         let Some(last) = events.last() else {
             if !json {
                 for line in account.lines(stored.harness.catalog()) {
                     context.data.line(&line)?;
+                }
+                let counts = resources.as_deref().and_then(resource_counts);
+                if let Some(counts) = counts {
+                    context.data.line(&format!("resources  {counts}"))?;
                 }
                 for line in tree::lines(store.as_ref(), id).await? {
                     context.data.line(&line)?;
@@ -262,6 +267,9 @@ async fn show(
         after = last.sequence();
         for (index, event) in events.into_iter().enumerate() {
             account.count(&event.payload);
+            if let SessionEventPayload::ResourcesLoaded(loaded) = &event.payload {
+                resources = Some(loaded.clone());
+            }
             let event = match first && index == 0 {
                 true => event.first_of_stream(),
                 false => event,

@@ -37,10 +37,11 @@ pub async fn tools(context: &mut Context, command: ToolsCommand) -> Result<Exit,
 async fn list(context: &mut Context, arguments: JsonArg) -> Result<Exit, Failure> {
     context.errors_in_data = arguments.json;
     let loaded = harness::load(context).await?;
+    let resources = harness::compile(context, &loaded).await?;
     let harness = harness::build_with_servers(
         context,
         &loaded,
-        halter::CompiledResources::default(),
+        resources,
         Models::Injected(Arc::new(OfflineProvider::new())),
     )
     .await?;
@@ -116,7 +117,7 @@ async fn call(
     context.errors_in_data = true;
     let call = Reply::new().tool_call(name, arguments(input)?);
     let mut script = vec![call, Reply::new().text("done")];
-    if name.starts_with(halter_mcp::names::PREFIX) {
+    if halter_mcp::names::comes_with_servers(name) {
         // Tools of servers are always looked up first.
         let query = json!({"query": format!("select:{name}")});
         script.insert(0, Reply::new().tool_call("tool_search", query));

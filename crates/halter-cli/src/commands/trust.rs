@@ -5,8 +5,10 @@ use crate::context::Context;
 use crate::exit::Exit;
 use crate::failure::{Failure, file_problem, usage};
 use crate::harness::{self, declined_store, trust_store};
-use halter::{PluginLoader, TrustedContent};
-use halter_config::{ProjectFile, find_project_config};
+use halter::{
+    PluginLoader, ProjectServers, TrustedContent, hooks_are_trusted, named_scripts, trust_hooks,
+};
+use halter_config::{MCP_FILE_NAME, ProjectFile, find_project_config};
 use halter_hooks::Hooks;
 use halter_hooks::file::{HookOrigin, parse_text};
 use serde_json::json;
@@ -24,10 +26,10 @@ pub async fn trust(context: &mut Context, arguments: TrustArgs) -> Result<Exit, 
     }
     let project = ProjectFile::read(&path).await?;
     let store = trust_store(context);
-    let already = store.is_trusted(&project)?;
+    let already = hooks_are_trusted(&project, &store)?;
     if !already {
         consent(context, &project, arguments.yes).await?;
-        store.trust(&project)?;
+        trust_hooks(&project, &store)?;
         // A refusal of the same content no longer holds.
         let _ = declined_store(context).revoke(&path);
     }
@@ -88,7 +90,16 @@ fn trust_content(
 /// Shows what trusting the file does, and asks unless told not to.
 async fn consent(context: &Context, project: &ProjectFile, yes: bool) -> Result<(), Failure> {
     let shown = project.path().display();
-    match project.path().extension().is_some_and(|it| it == "json") {
+    let path = project.path();
+    let is_json = path.extension().is_some_and(|it| it == "json");
+    match is_json {
+        true if path.file_name().is_some_and(|it| it == MCP_FILE_NAME) => {
+            let described = ProjectServers::of(project.clone(), &trust_store(context));
+            context
+                .messages
+                .say(&format!("Trusting {shown} starts these servers as you:"));
+            harness::show_servers(context, described.servers());
+        }
         true => show_hooks(context, project),
         false => {
             context.messages.say(&format!("Trusting {shown} sets:"));
@@ -136,6 +147,10 @@ fn show_hooks(context: &Context, project: &ProjectFile) {
     }
     if hooks.is_empty() {
         context.messages.say("  none");
+    }
+    for script in named_scripts(project) {
+        let line = format!("  with {}, as it is now", script.display());
+        context.messages.say(&line);
     }
     for warning in warnings {
         context.messages.warning(&warning.to_string());

@@ -3,6 +3,7 @@
 
 use super::call::{shortcoming, summary};
 use super::media::media_tags;
+use super::resources::resource_changes;
 use super::usage::{thousands, used};
 use super::window::compacted;
 use crate::limits::{MAX_PARTIAL_BYTES, SHOWN_DRAFT_CHARS};
@@ -110,6 +111,11 @@ impl Activity {
             Payload::ContextCompacted(compaction) => {
                 self.phase = "waiting for the model";
                 self.messages.note(&compacted(compaction));
+            }
+            Payload::ResourcesLoaded(loaded) => {
+                if let Some(changes) = resource_changes(loaded) {
+                    self.messages.note(&changes);
+                }
             }
             Payload::BudgetCharged { limits, .. } => self.limits.clone_from(limits),
             Payload::BudgetWarning(limit) => {

@@ -2,6 +2,7 @@
 
 use super::call::{shortcoming, summary};
 use super::media::{media_tag, media_tags};
+use super::resources::resource_changes;
 use super::window::compacted;
 use crate::limits::SHOWN_RESULT_CHARS;
 use halter_protocol::{Message, SessionEvent, SessionEventPayload};
@@ -20,6 +21,10 @@ pub fn transcript_lines(event: &SessionEvent) -> String {
         SessionEventPayload::ContextCompacted(compaction) => {
             format!("[{}]\n", compacted(compaction))
         }
+        SessionEventPayload::ResourcesLoaded(loaded) => match resource_changes(loaded) {
+            Some(changes) => format!("[{changes}]\n"),
+            None => String::new(),
+        },
         SessionEventPayload::BudgetWarning(limit) => format!("[budget: {limit} spent]\n"),
         SessionEventPayload::Warning { message }
         | SessionEventPayload::NetworkRefused { message, .. } => format!("warning: {message}\n"),

@@ -160,7 +160,7 @@ fn a_person_is_shown_which_subagent_asks() {
 // --- lines of JSON ---------------------------------------------------------
 
 /// A run that is answered by lines.
-struct Talk {
+pub struct Talk {
     child: Child,
     stdin: Option<ChildStdin>,
     lines: Lines<BufReader<ChildStdout>>,
@@ -174,7 +174,7 @@ impl Talk {
         )
     }
 
-    fn start_with<A: AsRef<OsStr>>(place: &Place, arguments: &[A]) -> Self {
+    pub fn start_with<A: AsRef<OsStr>>(place: &Place, arguments: &[A]) -> Self {
         let mut child = place
             .command(arguments)
             .stdin(Stdio::piped())
@@ -187,14 +187,14 @@ impl Talk {
         }
     }
 
-    fn send(&mut self, line: &Value) {
+    pub fn send(&mut self, line: &Value) {
         let stdin = self.stdin.as_mut().unwrap();
         writeln!(stdin, "{line}").unwrap();
     }
 
     /// Reads on to an event of a kind, or an error.
     #[track_caller]
-    fn until(&mut self, kind: &str) -> Value {
+    pub fn until(&mut self, kind: &str) -> Value {
         for line in self.lines.by_ref() {
             let line: Value = serde_json::from_str(&line.unwrap()).unwrap();
             if line["payload"]["kind"] == kind {
@@ -207,7 +207,18 @@ impl Talk {
         panic!("no {kind}");
     }
 
-    fn end(mut self) -> Option<i32> {
+    /// The next line.
+    pub fn next_event(&mut self) -> Value {
+        let line = self.lines.next().unwrap().unwrap();
+        serde_json::from_str(&line).unwrap()
+    }
+
+    pub fn kill(mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
+
+    pub fn end(mut self) -> Option<i32> {
         drop(self.stdin.take());
         self.lines.by_ref().for_each(drop);
         self.child.wait().unwrap().code()

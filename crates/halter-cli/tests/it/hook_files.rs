@@ -489,6 +489,49 @@ fn hooks_of_a_project_run_once_it_is_trusted_and_not_when_it_changed() {
 }
 
 #[test]
+fn a_script_that_a_projects_hook_names_is_trusted_with_it() {
+    let place = Place::new();
+    for (line, script) in [
+        ("sh tools/guard.sh", "tools/guard.sh"),
+        ("\"$CLAUDE_PROJECT_DIR\"/tools/own.sh", "tools/own.sh"),
+        (
+            "sh ${CLAUDE_PROJECT_DIR}/.claude/x/late.sh 2>&1",
+            ".claude/x/late.sh",
+        ),
+    ] {
+        let path = place.write(script, "#!/bin/sh\nexit 2\n");
+        let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+        std::fs::set_permissions(path, mode).unwrap();
+        let file = on("PreToolUse", &command(line));
+        place.write(".claude/settings.json", &file.to_string());
+        let trust = || place.halter(["trust", "--yes", ".claude/settings.json"]);
+        let shown = trust();
+        assert!(shown.expect(0).stderr.contains(script), "{}", shown.stderr);
+        assert_eq!(
+            test(&place, "PreToolUse").expect(3).json()["outcome"],
+            "block"
+        );
+        // The agent cannot change it, and nobody unseen.
+        let change = json!({"path": script, "content": "exit 0"}).to_string();
+        place.halter(["tools", "call", "write", &change]).expect(3);
+        place.write(script, "#!/bin/sh\nexit 0\n");
+        let changed = test(&place, "PreToolUse");
+        assert!(
+            changed.expect(0).stderr.contains("not trusted"),
+            "{}",
+            changed.stderr
+        );
+        trust().expect(0);
+        let again = test(&place, "PreToolUse");
+        assert!(
+            !again.expect(0).stderr.contains("not trusted"),
+            "{}",
+            again.stderr
+        );
+    }
+}
+
+#[test]
 fn a_settings_file_of_another_harness_is_read_for_its_hooks() {
     let place = Place::new();
     let settings = json!({
@@ -524,7 +567,10 @@ fn hooks_of_a_plugin_run_with_it_and_know_where_it_is() {
     )
     .unwrap();
     std::fs::write(plugin.join("guard.sh"), "echo from the plugin >&2; exit 2").unwrap();
-    let guard = command("sh \"${CLAUDE_PLUGIN_ROOT}/guard.sh\"");
+    let guard = command(
+        "echo kept > \"$CLAUDE_PLUGIN_DATA/notes\"; cat \"$CLAUDE_PLUGIN_DATA/notes\" >&2; \
+         sh \"${CLAUDE_PLUGIN_ROOT}/guard.sh\"",
+    );
     let file = json!({"description": "d", "hooks": {"PreToolUse": [
         {"matcher": "Read", "hooks": [guard]}]}});
     std::fs::write(plugin.join("hooks/hooks.json"), file.to_string()).unwrap();
@@ -545,7 +591,7 @@ fn hooks_of_a_plugin_run_with_it_and_know_where_it_is() {
     let input = json!({"path": "a.txt"}).to_string();
     let ran = place.halter(["--config", config, "tools", "call", "read", &input]);
     assert!(
-        ran.expect(3).stdout.contains("from the plugin"),
+        ran.expect(3).stdout.contains("kept\\nfrom the plugin"),
         "{}",
         ran.stdout
     );

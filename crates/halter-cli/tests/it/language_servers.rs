@@ -1,6 +1,7 @@
 //! Language servers of plugins: a script that plays one, and a real one.
 
-use crate::place::{Place, Ran, finish};
+use crate::place::{Place, Ran, eventually, finish};
+use crate::tool_turn::tool_turn;
 use halter_lsp::limits::{DOCUMENT_BYTES, OBSERVED_FILES};
 use serde_json::{Value, json};
 use std::io::Write as _;
@@ -71,6 +72,35 @@ fn a_language_server_of_a_plugin_answers() {
         used.expect(0).json(),
         json!({"places": [place_in_file, place_in_file]})
     );
+    assert_eq!(left_over(&place), Vec::<String>::new());
+}
+
+#[test]
+fn a_model_asks_a_language_server_and_its_tools_are_deferred() {
+    let place = Place::new();
+    scripted(&place, "good");
+    place.write("a.x", "a broken line\n");
+    let roots = place.root().join("plugins");
+    let settings = format!(
+        "[resources.plugins]\nroots = [{:?}]\n",
+        roots.to_str().unwrap()
+    );
+    place.write("own.toml", &format!("version = 1\n{settings}"));
+    let listed = place.halter(["--config", "own.toml", "tools", "list", "--json"]);
+    let listed = listed.expect(0).json();
+    let at = json!({"path": "a.x", "line": 1, "symbol": "line"});
+    for (tool, input, says) in [
+        ("diagnostics", json!({"path": "a.x"}), "it is broken"),
+        ("definition", at.clone(), "places"),
+        ("references", at, "places"),
+    ] {
+        let mut all = listed.as_array().unwrap().iter();
+        let row = all.find(|row| row["name"] == tool).unwrap();
+        assert_eq!(row["deferred"], true, "{row}");
+        let turn = tool_turn(&place, &settings, tool, &input);
+        assert_eq!(turn.ran.expect(0).stdout.trim_end(), "Done.");
+        assert!(turn.told.contains(says), "{tool}: {}", turn.told);
+    }
     assert_eq!(left_over(&place), Vec::<String>::new());
 }
 
@@ -171,6 +201,28 @@ fn a_server_that_fails_is_told_of_and_hurts_nothing() {
     // Without a plugin there are no such tools.
     let listed = place.halter(["tools", "list"]);
     assert!(!listed.expect(0).stdout.contains("diagnostics"));
+}
+
+#[test]
+fn no_language_server_outlives_a_halter_that_was_killed() {
+    let place = Place::new();
+    scripted(&place, "clinging");
+    place.write("a.x", "text");
+    let call = ["tools", "call", "diagnostics", "{\"path\": \"a.x\"}"];
+    for _ in 0..3 {
+        let mut command = place.command(call);
+        command.env("HALTER_PLUGIN_ROOTS", place.root().join("plugins"));
+        let mut halter = command.spawn().unwrap();
+        eventually("the server", || {
+            (!left_over(&place).is_empty()).then_some(())
+        });
+        // By SIGKILL.
+        halter.kill().unwrap();
+        halter.wait().unwrap();
+        eventually("the end of the server", || {
+            left_over(&place).is_empty().then_some(())
+        });
+    }
 }
 
 #[test]

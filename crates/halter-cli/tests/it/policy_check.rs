@@ -26,17 +26,35 @@ fn one_command_is_judged_by_the_list_of_the_line() {
 }
 
 #[test]
-fn without_a_list_on_the_line_the_configuration_has_it() {
+fn without_a_list_on_the_line_it_says_what_a_session_would_do() {
     let place = Place::new();
     let check = |command: &str| place.halter(["policy", "check", "--", command]);
     assert_eq!(check("wc x").expect(0).stdout, "allow\n");
-    place.write(
-        "halter.toml",
-        "version = 1\n[policy.shell]\nallow = [\"ls\"]\n",
-    );
-    let said = check("wc x").expect(3).stdout.clone();
-    assert!(said.starts_with("deny [shell.unlisted] `wc`: "), "{said}");
+    let says = |command: &str, start: &str| {
+        let said = check(command).expect(3).stdout.clone();
+        assert!(said.starts_with(start), "{said}");
+    };
+    let config = |more: &str| {
+        let list = format!("version = 1\n[policy.shell]\nallow = [\"ls\"]\n{more}");
+        let file = place.home().join(".config/halter/halter.toml");
+        std::fs::create_dir_all(file.parent().unwrap()).unwrap();
+        std::fs::write(file, list).unwrap();
+    };
+    config("");
+    says("wc x", "ask [shell.not_in_list] `wc");
     assert_eq!(check("ls x").expect(0).stdout, "allow\n");
+    says("ls; $program x", "deny [shell.");
+    says("ls /etc", "ask [not_in_root]");
+    // One mode asks about nothing.
+    for (mode, answer) in [
+        ("full_access", "ask [shell.not_in_list] `wc"),
+        ("allow", "deny [shell.unlisted] `wc"),
+    ] {
+        config(&format!("[permissions]\nmode = \"{mode}\"\n"));
+        says("wc x", answer);
+    }
+    config("[permissions]\ndeny = [\"Bash(ls:*)\"]\n");
+    says("ls x", "deny [deny_rule]");
 }
 
 #[test]

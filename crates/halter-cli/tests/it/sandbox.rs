@@ -8,7 +8,7 @@ use std::io::{Read, Write};
 use std::net::TcpListener;
 use std::process::{Command, Stdio};
 
-fn works(place: &Place) -> bool {
+pub fn works(place: &Place) -> bool {
     let status = place
         .halter(["sandbox", "status", "--json"])
         .expect(0)
@@ -78,6 +78,10 @@ fn status_and_doctor_say_what_is_asked_and_what_is_active() {
     let by_default = status();
     assert_eq!(by_default["requested"], "prefer");
     assert_eq!(by_default["active"], "namespaces");
+    let later = by_default["limits"][0].as_str().unwrap();
+    assert!(later.contains("repositories that commands make"), "{later}");
+    let text = place.halter(["sandbox", "status"]).expect(0).stdout.clone();
+    assert!(text.contains(later), "{text}");
     let config = place.home().join(".config/halter");
     fs::create_dir_all(&config).unwrap();
     let set = |choice: &str| {
@@ -105,7 +109,7 @@ fn status_and_doctor_say_what_is_asked_and_what_is_active() {
 }
 
 /// A server on the loopback interface outside, which greets everybody.
-fn greeter() -> u16 {
+pub fn greeter() -> u16 {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
     std::thread::spawn(move || {

@@ -1,6 +1,7 @@
 //! The tools for the web, through the whole binary, against servers on
 //! loopback.
 
+use crate::chromium::{self, Elsewhere};
 use crate::place::{Place, finish};
 use crate::tool_turn::tool_turn;
 use rustls::pki_types::pem::PemObject as _;
@@ -8,6 +9,7 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::{ServerConfig, ServerConnection, StreamOwned};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener};
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::thread;
@@ -82,6 +84,8 @@ fn secure() -> ServerConfig {
         .with_single_cert(vec![certificate], key)
         .unwrap()
 }
+
+const SECRET_TOKEN: &str = "token-of-the-browser";
 
 const PAGE: &str = "<title>Hours</title><h1>Open</h1><p>From <b>nine</b>.";
 
@@ -192,6 +196,31 @@ fn without_a_network_it_is_listed_with_the_reason() {
 }
 
 #[test]
+fn without_chromium_a_browser_is_listed_with_the_reason() {
+    let place = Place::new();
+    let list = |path: &str| {
+        let mut command = place.command(["tools", "list", "--json"]);
+        command
+            .env("PATH", path)
+            .env("HALTER_POLICY_NETWORK_ENABLED", "true")
+            .env("HALTER_POLICY_ALLOWED_HOSTS", "example.com");
+        let listed = finish(command.spawn().unwrap()).expect(0).json();
+        let mut all = listed.as_array().unwrap().iter();
+        let browser = all.find(|tool| tool["name"] == "browser").unwrap();
+        browser["unavailable"].clone()
+    };
+    let empty = place.root().join("empty");
+    std::fs::create_dir(&empty).unwrap();
+    let reason = list(empty.to_str().unwrap());
+    assert!(reason.as_str().unwrap().contains("Chromium"), "{reason}");
+    // Whatever is there under its name counts as one until it is started.
+    let program = empty.join("chromium");
+    std::fs::write(&program, "#!/bin/sh\n").unwrap();
+    std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755)).unwrap();
+    assert_eq!(list(empty.to_str().unwrap()), serde_json::Value::Null);
+}
+
+#[test]
 fn a_page_is_opened_in_a_browser_by_a_call_and_by_a_model() {
     if !std::path::Path::new("/usr/bin/chromium").exists() {
         println!("skipped: needs chromium");
@@ -211,4 +240,49 @@ fn a_page_is_opened_in_a_browser_by_a_call_and_by_a_model() {
     let turn = tool_turn(&place, &server.settings(), "browser", &input);
     turn.ran.expect(0);
     assert!(turn.told.contains("Hours"), "{}", turn.told);
+}
+
+#[test]
+fn a_browser_elsewhere_is_used_by_a_call_and_by_a_model_and_its_address_is_not_shown() {
+    let Some(elsewhere) = Elsewhere::start() else {
+        return;
+    };
+    let server = PageServer::start(None, "text/html", PAGE);
+    let place = Place::new();
+    let ports = [server.address.port(), elsewhere.port];
+    let [page, browser] = ports.map(|port| format!("{{ host = \"127.0.0.1\", port = {port} }}"));
+    let network = |allowed: &str| {
+        format!("[policy.network]\nenabled = true\nallowed_loopback = [{allowed}]\n")
+    };
+    let settings = format!(
+        "[browser]\ncdp_url = \"{}?token={SECRET_TOKEN}\"\n{}",
+        elsewhere.socket(),
+        network(&format!("{page}, {browser}"))
+    );
+    place.write("own.toml", &format!("version = 1\n{settings}"));
+    let input = serde_json::json!({
+        "action": "navigate",
+        "url": format!("http://{}/", server.address),
+        "timeout_secs": chromium::PATIENCE,
+    });
+    let text = input.to_string();
+    let call = ["--config", "own.toml", "tools", "call", "browser", &text];
+    let opened = place.halter(call);
+    let shown = opened.expect(0).json();
+    assert_eq!(shown["title"], "Hours", "{shown}");
+    let note = shown["browser_note"].as_str().unwrap();
+    assert!(note.contains("runs elsewhere"), "{note}");
+    let turn = tool_turn(&place, &settings, "browser", &input);
+    turn.ran.expect(0);
+    assert!(turn.told.contains("runs elsewhere"), "{}", turn.told);
+
+    // The policy decides about the browser as it does about the page.
+    let closed = settings.replace(&format!(", {browser}"), "");
+    place.write("own.toml", &format!("version = 1\n{closed}"));
+    let refused = place.halter(call);
+    let error = refused.expect(3).json();
+    assert_eq!(error["error"]["code"], "policy_denied", "{error}");
+    for text in [&opened.stdout, &turn.told, &refused.stdout, &refused.stderr] {
+        assert!(!text.contains(SECRET_TOKEN), "{text}");
+    }
 }

@@ -116,6 +116,7 @@ fn kind(pattern: &str, node: &Value) -> Kind {
         "password" => Kind::Secret,
         _ if pattern.ends_with(".headers.<name>") => Kind::Secret,
         _ if pattern == "mcp.servers.<name>.env.<name>" => Kind::Secret,
+        _ if pattern == "mcp.servers.<name>.oauth.client_secret" => Kind::Secret,
         "uri" => Kind::Url,
         "path" => Kind::FilePath,
         _ if !is("string") => Kind::Provider,

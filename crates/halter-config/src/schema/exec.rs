@@ -45,6 +45,14 @@ pub struct ExecConfig {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(length(min = 1))]
     pub container: Option<String>,
+    /// Files and directories besides the session's that such a container sees under their own
+    /// names: those that the policy lets commands write are writable, others read-only. A relative
+    /// one starts at the file that names it.
+    #[serde(
+        skip_serializing_if = "Vec::is_empty",
+        serialize_with = "path_text::many"
+    )]
+    pub mounts: Vec<PathBuf>,
 }
 
 impl fmt::Debug for ExecConfig {
@@ -57,6 +65,7 @@ impl fmt::Debug for ExecConfig {
             .field("token", &self.token.as_ref().map(|_| REDACTED))
             .field("ca_file", &self.ca_file)
             .field("container", &self.container)
+            .field("mounts", &self.mounts)
             .finish()
     }
 }

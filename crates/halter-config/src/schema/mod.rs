@@ -23,7 +23,7 @@ use serde::{Deserialize, Serialize};
 
 pub use browser::BrowserConfig;
 pub use exec::{ExecBackendChoice, ExecConfig};
-pub use mcp::{McpConfig, McpServerTable};
+pub use mcp::{McpConfig, McpOAuthTable, McpServerTable, McpTransport};
 pub use models::{
     ConfiguredProvider, DEFAULT_TOKENS_PER_MINUTE, ModelConfig, ModelsConfig, OFFLINE_MODEL,
 };

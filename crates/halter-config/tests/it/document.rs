@@ -193,6 +193,13 @@ async fn values_that_are_refused() {
             "set exec.backend = \"terminal-runtime\", or take the line out",
         ),
         (
+            "[exec]\nbackend = \"terminal-runtime\"\nmounts = [\"/opt\"]\n",
+            7,
+            1,
+            "`exec.mounts` is set, but commands do not run in containers",
+            "set exec.container, or take the line out",
+        ),
+        (
             "[exec]\nbackend = \"terminal-runtime\"\nsocket = \"trl.sock\"\nurl = \"https://a.example\"\n",
             8,
             1,

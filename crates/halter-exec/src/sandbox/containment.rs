@@ -3,11 +3,14 @@
 use std::io;
 use std::path::PathBuf;
 
+use serde::{Deserialize, Serialize};
+
 use crate::error::ExecError;
+use crate::host::os_bytes;
 
 /// Which mechanism contains a tree. An established sandbox never uses a
 /// weaker one than was asked for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[non_exhaustive]
 pub enum ContainmentRung {
     /// Mount, PID, IPC and network namespaces of its own (and a user
@@ -40,7 +43,7 @@ impl ContainmentRung {
 }
 
 /// What a tree of processes reaches of the network.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[non_exhaustive]
 pub enum NetworkAccess {
     /// All that this program does.
@@ -60,7 +63,7 @@ pub enum NetworkAccess {
 /// What a tree of processes may read, change, execute and reach. Everything
 /// can be read that is not hidden, nothing changed that is not writable.
 /// Paths are absolute and as this program sees them.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Containment {
     /// What keeps it.
@@ -68,17 +71,21 @@ pub struct Containment {
     /// Files, and directories with all below, that may be changed. They must
     /// exist. `/tmp`, `/var/tmp` and `/dev/shm` are fresh and writable, and
     /// what is listed here below them is there as it is outside.
+    #[serde(with = "os_bytes::paths")]
     pub writable: Vec<PathBuf>,
     /// Files, and directories with all below, that can be neither read nor
     /// listed. What does not exist is left out.
+    #[serde(with = "os_bytes::paths")]
     pub hidden: Vec<PathBuf>,
     /// Paths below writable ones that cannot be changed. One that does not
     /// exist cannot be made: its place is taken by an empty directory, which
     /// is removed again with the sandbox.
+    #[serde(with = "os_bytes::paths")]
     pub protected: Vec<PathBuf>,
     /// The only files, or files below directories, that can be executed; the
     /// loader of a dynamic program is one of them. `None` for all. What is
     /// written is executable only below one of these.
+    #[serde(with = "os_bytes::optional_paths")]
     pub executables: Option<Vec<PathBuf>>,
     /// What it reaches of the network.
     pub network: NetworkAccess,

@@ -22,7 +22,7 @@ pub use resources::{LimitHits, LimitKind, LimitMechanism, LimitReport, ResourceL
 
 use self::contained::Contained;
 use crate::error::ExecError;
-use crate::launch::{LaunchPlan, Launched, launch};
+use crate::launch::{LaunchFailure, LaunchPlan, Launched, launch};
 use crate::sys::LimitGroups;
 
 /// A sandbox as data. The default confines nothing.
@@ -145,10 +145,33 @@ impl Sandbox {
         plan: &LaunchPlan,
         slots: &[BorrowedFd<'_>],
     ) -> Result<Launched, ExecError> {
-        let (mut plan, mut slots) = (plan.clone(), slots.to_vec());
-        self.contain(&mut plan, &mut slots);
+        let (plan, slots) = self.contained(plan, slots);
         let program = plan.program.display().to_string();
         launch(&plan, &slots).map_err(|failure| failure.explain(&plan, &program))
+    }
+
+    /// The same for a plan that another program made, which explains what
+    /// fails.
+    ///
+    /// # Errors
+    /// Which step failed; nothing is left of the process then.
+    pub fn launch_planned(
+        &self,
+        plan: &LaunchPlan,
+        slots: &[BorrowedFd<'_>],
+    ) -> Result<Launched, LaunchFailure> {
+        let (plan, slots) = self.contained(plan, slots);
+        launch(&plan, &slots)
+    }
+
+    fn contained<'a>(
+        &'a self,
+        plan: &LaunchPlan,
+        slots: &[BorrowedFd<'a>],
+    ) -> (LaunchPlan, Vec<BorrowedFd<'a>>) {
+        let (mut plan, mut slots) = (plan.clone(), slots.to_vec());
+        self.contain(&mut plan, &mut slots);
+        (plan, slots)
     }
 
     /// The socket that listens on the loopback interface of

@@ -9,6 +9,7 @@ use super::report::ShellOption;
 use crate::environment::Environment;
 use crate::limits::DEFAULT_GRACE;
 use crate::output::OutputLimits;
+use crate::pause::DeadlinePause;
 use crate::process::Stdin;
 
 /// How a persistent shell is started.
@@ -53,6 +54,8 @@ pub struct ShellCommand {
     pub stdin: Stdin,
     /// How long it may run; `None` for as long as it likes.
     pub deadline: Option<Duration>,
+    /// Stops the deadline for a while.
+    pub pause: DeadlinePause,
     /// How long it gets between TERM and KILL when it is stopped.
     pub grace: Duration,
     /// How much of its output is kept.
@@ -68,6 +71,7 @@ impl ShellCommand {
             environment: Environment::new(),
             stdin: Stdin::Null,
             deadline: None,
+            pause: DeadlinePause::default(),
             grace: DEFAULT_GRACE,
             output: OutputLimits::default(),
         }

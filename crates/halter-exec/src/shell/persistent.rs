@@ -108,7 +108,7 @@ impl PersistentShell {
         let stop = pump
             .run_until(first_stop(
                 async { ended = Some(driver.ended().await) },
-                command.deadline,
+                (command.deadline, &command.pause),
                 cancel,
             ))
             .await;

@@ -43,6 +43,8 @@ pub struct HookOrigin {
     pub root: Option<PathBuf>,
     /// Where the plugin may keep data: `CLAUDE_PLUGIN_DATA`.
     pub data: Option<PathBuf>,
+    /// The directory of the skill they belong to: `CLAUDE_SKILL_DIR`.
+    pub skill_dir: Option<PathBuf>,
     /// Variables of the user's environment that handlers see besides those
     /// that all commands see.
     pub allowed_env_vars: Vec<String>,
@@ -77,6 +79,7 @@ impl HookOrigin {
             place: place.into(),
             root: None,
             data: None,
+            skill_dir: None,
             allowed_env_vars: Vec::new(),
             allowed_http_hosts: Vec::new(),
         }
@@ -86,6 +89,13 @@ impl HookOrigin {
     #[must_use]
     pub fn with_data(mut self, data: impl Into<PathBuf>) -> Self {
         self.data = Some(data.into());
+        self
+    }
+
+    /// With the directory of the skill in whose file they are written.
+    #[must_use]
+    pub fn with_skill_dir(mut self, directory: impl Into<PathBuf>) -> Self {
+        self.skill_dir = Some(directory.into());
         self
     }
 

@@ -18,7 +18,8 @@ pub(crate) fn public_payload(event: HookEventName, payload: &Value, cwd: &Path) 
         return payload.clone();
     };
     let mut public = fields.clone();
-    // Hook scripts read it unasked; there is no such file.
+    // Hook scripts read it unasked; where it is tried without a session there is
+    // no such file.
     public
         .entry("transcript_path")
         .or_insert_with(|| Value::from(""));

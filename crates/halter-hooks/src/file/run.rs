@@ -131,6 +131,9 @@ impl HandlerRun<'_> {
             places.push(("CLAUDE_PLUGIN_DATA", data));
             places.push(("PLUGIN_DATA", data));
         }
+        if let Some(directory) = &origin.skill_dir {
+            places.push(("CLAUDE_SKILL_DIR", directory));
+        }
         places
     }
 

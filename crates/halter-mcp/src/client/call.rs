@@ -1,14 +1,18 @@
 //! One request to a server, within its deadlines.
 
-use super::handler::Client;
+use super::handler::{Client, RunningCall};
 use super::running::Link;
+use crate::auth::AuthFailure;
 use crate::error::McpError;
-use crate::limits::{CALL_TIMEOUT_MAX, INPUT_ROUNDS, QUOTED_BYTES};
+use crate::http::{HttpFailure, http_failure};
+use crate::limits::{CALL_TIMEOUT_MAX, INPUT_ROUNDS, QUOTED_BYTES, REQUESTS_PER_CALL};
 use crate::text::{plain, shortened};
+use halter_tools::ToolContext;
 use rmcp::model::{
     CallToolRequest, CallToolRequestParams, CallToolResult, CancelledNotification,
-    CancelledNotificationParam, ClientNotification, ClientRequest, InputRequest, InputRequests,
-    InputResponses, JsonObject, ServerResult,
+    CancelledNotificationParam, ClientNotification, ClientRequest, GetPromptRequest,
+    GetPromptRequestParams, InputRequest, InputRequests, InputResponses, JsonObject,
+    ReadResourceRequest, ReadResourceRequestParams, ServerResult,
 };
 use rmcp::service::{PeerRequestOptions, ServiceError};
 use std::sync::Arc;
@@ -18,11 +22,14 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 /// What whoever calls wants of a call.
+#[derive(Clone)]
 pub(crate) struct CallOrders {
     /// Fires when the call should stop.
     pub(crate) cancel: CancellationToken,
     /// Takes what the server says meanwhile.
     pub(crate) output: Arc<dyn Fn(String) + Send + Sync>,
+    /// The call of a session that it is for; without one, nobody is asked.
+    pub(crate) caller: Option<ToolContext>,
 }
 
 impl CallOrders {
@@ -31,9 +38,37 @@ impl CallOrders {
         Self {
             cancel: CancellationToken::new(),
             output: Arc::new(|_| {}),
+            caller: None,
         }
     }
 }
+
+/// What a request asks for that a server may want input for.
+pub(super) trait TakesInput: Clone + Send {
+    fn into_request(self) -> ClientRequest;
+
+    /// The same request, with the answers to what the server asked.
+    fn give(&mut self, responses: Option<InputResponses>, state: Option<String>);
+}
+
+macro_rules! takes_input {
+    ($params:ty, $request:ident) => {
+        impl TakesInput for $params {
+            fn into_request(self) -> ClientRequest {
+                ClientRequest::$request($request::new(self))
+            }
+
+            fn give(&mut self, responses: Option<InputResponses>, state: Option<String>) {
+                self.input_responses = responses;
+                self.request_state = state;
+            }
+        }
+    };
+}
+
+takes_input!(CallToolRequestParams, CallToolRequest);
+takes_input!(ReadResourceRequestParams, ReadResourceRequest);
+takes_input!(GetPromptRequestParams, GetPromptRequest);
 
 impl Link {
     /// Calls a tool, and answers what the server wants to know for it.
@@ -43,12 +78,26 @@ impl Link {
         arguments: JsonObject,
         orders: &CallOrders,
     ) -> Result<CallToolResult, McpError> {
-        let mut params = CallToolRequestParams::new(tool.to_owned()).with_arguments(arguments);
+        let params = CallToolRequestParams::new(tool.to_owned()).with_arguments(arguments);
+        match self.answered(params, orders).await? {
+            ServerResult::CallToolResult(result) => Ok(result),
+            ServerResult::CustomResult(other) => {
+                let text = shortened(&plain(&other.0.to_string()), QUOTED_BYTES);
+                Err(self.not_understood(&format!("no result of a tool: {text}")))
+            }
+            _ => Err(self.not_understood("no result of a tool")),
+        }
+    }
+
+    /// Makes a request, and answers what the server wants to know for it.
+    pub(super) async fn answered<Params: TakesInput>(
+        &self,
+        mut params: Params,
+        orders: &CallOrders,
+    ) -> Result<ServerResult, McpError> {
         for round in 0..INPUT_ROUNDS {
-            let request = CallToolRequest::new(params.clone());
-            let request = ClientRequest::CallToolRequest(request);
+            let request = params.clone().into_request();
             match self.request(request, self.call_timeout, orders).await? {
-                ServerResult::CallToolResult(result) => return Ok(result),
                 ServerResult::InputRequiredResult(wanted) => {
                     let (requests, state) = (wanted.input_requests, wanted.request_state);
                     if requests.is_none() && state.is_none() {
@@ -57,14 +106,10 @@ impl Link {
                     if requests.is_none() {
                         pause(round).await;
                     }
-                    params.input_responses = self.inputs(requests.unwrap_or_default()).await?;
-                    params.request_state = state;
+                    let wanted = requests.unwrap_or_default();
+                    params.give(self.inputs(wanted, orders).await?, state);
                 }
-                ServerResult::CustomResult(other) => {
-                    let text = shortened(&plain(&other.0.to_string()), QUOTED_BYTES);
-                    return Err(self.not_understood(&format!("no result of a tool: {text}")));
-                }
-                _ => return Err(self.not_understood("no result of a tool")),
+                other => return Ok(other),
             }
         }
         Err(self.not_understood(&format!(
@@ -72,14 +117,35 @@ impl Link {
         )))
     }
 
-    /// What a server wants to know before it can answer.
-    async fn inputs(&self, requests: InputRequests) -> Result<Option<InputResponses>, McpError> {
+    /// What a server wants to know before it can answer. No deadline runs
+    /// meanwhile.
+    async fn inputs(
+        &self,
+        requests: InputRequests,
+        orders: &CallOrders,
+    ) -> Result<Option<InputResponses>, McpError> {
+        if requests.len() > REQUESTS_PER_CALL {
+            let reason = format!("it wants more than {REQUESTS_PER_CALL} inputs at once");
+            return Err(self.not_understood(&reason));
+        }
         let mut responses = InputResponses::default();
         for (key, request) in requests {
-            let response = match request {
-                InputRequest::ListRoots(_) => serde_json::to_value(self.client.roots()),
+            let response = match (request, &orders.caller) {
+                (InputRequest::ListRoots(_), _) => serde_json::to_value(self.client.roots()),
+                (InputRequest::Elicitation(request), Some(caller)) => {
+                    let asked = self.client.elicit(request.params, caller).await;
+                    serde_json::to_value(asked.map_err(|it| self.not_understood(&it))?)
+                }
+                (InputRequest::CreateMessage(request), Some(caller)) => {
+                    let sampled = self.client.sample(request.params, caller).await;
+                    serde_json::to_value(sampled.map_err(|it| self.not_understood(&it))?)
+                }
                 _ => return Err(self.not_understood("it wants input that nobody here gives")),
             };
+            if orders.cancel.is_cancelled() {
+                let server = self.client.server.clone();
+                return Err(McpError::Cancelled { server });
+            }
             let response = response.map_err(|error| self.not_understood(&error.to_string()))?;
             responses.insert(key, response);
         }
@@ -87,7 +153,8 @@ impl Link {
     }
 
     /// Sends a request and waits for its answer: for `timeout` without a sign
-    /// of progress, and for [`CALL_TIMEOUT_MAX`] in all.
+    /// of progress, and for [`CALL_TIMEOUT_MAX`] in all. While the server itself
+    /// waits for a person or a model, no time passes.
     pub(crate) async fn request(
         &self,
         request: ClientRequest,
@@ -110,11 +177,27 @@ impl Link {
             seen.notify_one();
             output(text);
         };
-        self.client.listen(token.clone(), Arc::new(sink));
+        let call = RunningCall {
+            sink: Arc::new(sink),
+            caller: orders.caller.clone(),
+            requests: 0,
+        };
+        self.client.listen(token.clone(), call);
         let _listening = Listening(&self.client, token);
-        let last = Instant::now() + CALL_TIMEOUT_MAX;
+        let mut open = self.client.open_requests();
+        let mut last = Instant::now() + CALL_TIMEOUT_MAX;
         let mut idle = Instant::now() + timeout;
+        let mut waits_since: Option<Instant> = None;
         loop {
+            match (*open.borrow_and_update() > 0, waits_since) {
+                (true, None) => waits_since = Some(Instant::now()),
+                (false, Some(since)) => {
+                    last += since.elapsed();
+                    idle = Instant::now() + timeout;
+                    waits_since = None;
+                }
+                _ => {}
+            }
             tokio::select! {
                 biased;
                 answer = &mut sent.rx => {
@@ -127,7 +210,8 @@ impl Link {
                     return Err(McpError::Cancelled { server });
                 }
                 () = alive.notified() => idle = Instant::now() + timeout,
-                () = tokio::time::sleep_until(idle.min(last)) => {
+                _ = open.changed() => {}
+                () = tokio::time::sleep_until(idle.min(last)), if waits_since.is_none() => {
                     self.give_up(sent.id.clone(), "it took too long").await;
                     return Err(self.too_late(timeout));
                 }
@@ -157,9 +241,19 @@ impl Link {
                 server,
                 words: self.closing.reason().unwrap_or_default(),
             },
-            ServiceError::TransportSend(error) => McpError::Ended {
-                server,
-                words: shortened(&plain(&error.to_string()), QUOTED_BYTES),
+            ServiceError::TransportSend(error) => match http_failure(&error) {
+                Some(HttpFailure::Auth(AuthFailure::LoginNeeded { scope })) => {
+                    McpError::LoginNeeded { server, scope }
+                }
+                // The connection stands, and the next request may succeed.
+                Some(failure) if !self.closing.is_closed() => McpError::Http {
+                    server,
+                    reason: failure.to_string(),
+                },
+                _ => McpError::Ended {
+                    server,
+                    words: shortened(&plain(&error.to_string()), QUOTED_BYTES),
+                },
             },
             other => self.not_understood(&other.to_string()),
         }

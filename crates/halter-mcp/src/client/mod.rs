@@ -2,9 +2,13 @@
 //! them, and how one connection begins and ends.
 
 mod call;
+mod changes;
+mod elicit;
+mod form;
 mod handler;
 mod lists;
 mod running;
+mod sample;
 
 pub(crate) use call::CallOrders;
 pub(crate) use running::{Link, Running};

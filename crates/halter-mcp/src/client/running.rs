@@ -1,10 +1,14 @@
 //! A connection from its beginning to its end.
 
 use super::handler::{Client, SharedClient};
+use crate::auth::AuthFailure;
 use crate::error::McpError;
 use crate::host::Host;
-use crate::limits::{QUOTED_BYTES, STOP_GRACE};
-use crate::settings::ServerSettings;
+use crate::http::{
+    HttpClient, HttpFailure, HttpSettings, HttpTransport, LegacySse, http_failure, streamable,
+};
+use crate::limits::{INSTRUCTIONS_BYTES, QUOTED_BYTES, STOP_GRACE};
+use crate::settings::{Connection, ServerSettings};
 use crate::supervise::{Guard, Program, Started};
 use crate::text::{plain, shortened};
 use crate::transport::{Closing, Stdio, Watched};
@@ -30,12 +34,20 @@ impl Link {
     pub(crate) fn capabilities(&self) -> &ServerCapabilities {
         &self.info.capabilities
     }
+
+    /// What the server says of its use, if it says anything, fit to be shown.
+    pub(crate) fn instructions(&self) -> Option<Arc<str>> {
+        let said = plain(self.info.instructions.as_deref()?);
+        let said = shortened(said.trim(), INSTRUCTIONS_BYTES);
+        (!said.is_empty()).then(|| said.into())
+    }
 }
 
 /// A connection as its owner has it. Dropping it kills the server's program.
 pub(crate) struct Running {
     service: RunningService<RoleClient, SharedClient>,
-    program: Program,
+    /// None where the server runs elsewhere.
+    program: Option<Program>,
     link: Link,
 }
 
@@ -73,7 +85,7 @@ impl Running {
         until: Instant,
     ) -> Result<Self, McpError> {
         let closing = Closing::default();
-        let client = Arc::new(Client::new(settings.name.clone(), Arc::clone(host)));
+        let client = Arc::new(Client::new(settings, Arc::clone(host)));
         let opening = Opening {
             settings,
             client,
@@ -81,7 +93,10 @@ impl Running {
             greeting,
             until,
         };
-        let mut program = settings.program.clone();
+        let mut program = match &settings.connection {
+            Connection::Program(program) => (**program).clone(),
+            Connection::Http(http) => return opening.open_http(http).await,
+        };
         let (name, value) = guard.mark();
         program.environment.set(name, value);
         let started = Program::start(&program).map_err(|error| McpError::Start {
@@ -94,7 +109,7 @@ impl Running {
             output,
         } = started;
         let transport = Stdio::new(input, output, opening.closing.clone());
-        opening.open(transport, program).await
+        opening.open(transport, Some(program)).await
     }
 
     pub(crate) fn link(&self) -> &Link {
@@ -105,7 +120,7 @@ impl Running {
     pub(crate) async fn ended(&self) {
         tokio::select! {
             () = self.link.closing.closed() => {}
-            () = self.program.ended() => {}
+            () = ended(self.program.as_ref()) => {}
         }
     }
 
@@ -113,8 +128,24 @@ impl Running {
     /// Returns its last words, or why it was disconnected.
     pub(crate) async fn close(mut self) -> String {
         let _ = self.service.close_with_timeout(STOP_GRACE).await;
-        let words = self.program.stop().await;
+        let words = stop(self.program).await;
         self.link.closing.reason().unwrap_or(words)
+    }
+}
+
+/// Returns when a program ends; never if there is none.
+async fn ended(program: Option<&Program>) {
+    match program {
+        Some(program) => program.ended().await,
+        None => std::future::pending().await,
+    }
+}
+
+/// Ends a program, if there is one. Returns its last words.
+async fn stop(program: Option<Program>) -> String {
+    match program {
+        Some(program) => program.stop().await,
+        None => String::new(),
     }
 }
 
@@ -128,10 +159,55 @@ struct Opening<'a> {
 }
 
 impl Opening<'_> {
+    /// Connects to a server that runs elsewhere.
+    async fn open_http(self, http: &HttpSettings) -> Result<Running, McpError> {
+        let client = HttpClient::new(&self.settings.name, http, self.closing.clone());
+        if http.transport == HttpTransport::Streamable {
+            return self.open(streamable(client), None).await;
+        }
+        let opened = timeout_at(self.until, LegacySse::open(client)).await;
+        match opened {
+            // Its servers know older revisions only.
+            Ok(Ok(transport)) => {
+                let opening = Self {
+                    greeting: Greeting::Older,
+                    ..self
+                };
+                opening.open(transport, None).await
+            }
+            Ok(Err(failure)) => Err(self.failed(failure)),
+            Err(_) => Err(self.too_late("it did not name an address to post to", String::new())),
+        }
+    }
+
+    /// A request that failed while the connection began.
+    fn failed(&self, failure: HttpFailure) -> McpError {
+        let server = self.settings.name.clone();
+        match failure {
+            HttpFailure::Auth(AuthFailure::LoginNeeded { scope }) => {
+                McpError::LoginNeeded { server, scope }
+            }
+            other => McpError::Connect {
+                server,
+                reason: other.to_string(),
+                words: String::new(),
+            },
+        }
+    }
+
+    fn too_late(&self, step: &'static str, words: String) -> McpError {
+        McpError::StartDeadline {
+            server: self.settings.name.clone(),
+            step,
+            after: self.settings.start_timeout,
+            words,
+        }
+    }
+
     async fn open(
         self,
         transport: impl Transport<RoleClient> + 'static,
-        program: Program,
+        program: Option<Program>,
     ) -> Result<Running, McpError> {
         let watched = Watched::new(transport, self.closing.clone());
         let lifecycle = match self.greeting {
@@ -148,17 +224,12 @@ impl Opening<'_> {
             Ok(Ok(service)) => service,
             Ok(Err(error)) => return Err(self.refused(error, program).await),
             Err(_) => {
-                let words = program.stop().await;
-                return Err(McpError::StartDeadline {
-                    server: self.settings.name.clone(),
-                    step: "it did not answer the first message",
-                    after: self.settings.start_timeout,
-                    words,
-                });
+                let words = stop(program).await;
+                return Err(self.too_late("it did not answer the first message", words));
             }
         };
         let Some(info) = service.peer().peer_info() else {
-            let words = program.stop().await;
+            let words = stop(program).await;
             return Err(self.unusable("it did not say who it is".to_owned(), words));
         };
         let link = Link {
@@ -175,8 +246,11 @@ impl Opening<'_> {
         })
     }
 
-    async fn refused(&self, error: ClientInitializeError, program: Program) -> McpError {
-        let words = program.stop().await;
+    async fn refused(&self, error: ClientInitializeError, program: Option<Program>) -> McpError {
+        let words = stop(program).await;
+        if let Some(failure) = failure_of(&error) {
+            return self.failed(failure);
+        }
         let reason = self.closing.reason().unwrap_or_else(|| explained(&error));
         self.unusable(reason, words)
     }
@@ -187,6 +261,15 @@ impl Opening<'_> {
             reason,
             words: plain(&words),
         }
+    }
+}
+
+/// The request that failed, if that is why a connection did not begin.
+fn failure_of(error: &ClientInitializeError) -> Option<HttpFailure> {
+    match error {
+        ClientInitializeError::TransportError { error, .. } => http_failure(error),
+        ClientInitializeError::LegacyFallbackFailed { fallback, .. } => failure_of(fallback),
+        _ => None,
     }
 }
 

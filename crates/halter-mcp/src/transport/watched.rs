@@ -23,6 +23,12 @@ impl Closing {
         told.get_or_insert(reason);
     }
 
+    /// Ends the connection, and says why.
+    pub(crate) fn close(&self, reason: String) {
+        self.because(reason);
+        self.closed.cancel();
+    }
+
     /// Why it was given up, if it was.
     pub(crate) fn reason(&self) -> Option<String> {
         let told = self.reason.lock().unwrap_or_else(PoisonError::into_inner);

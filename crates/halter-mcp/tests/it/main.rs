@@ -9,7 +9,13 @@
     missing_docs
 )]
 
+mod authorization;
 mod fixture;
+mod http;
+mod http_fixture;
+mod oauth;
+mod requests;
+mod resources;
 mod server;
 mod servers;
 mod support;

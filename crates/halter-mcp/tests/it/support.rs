@@ -4,8 +4,8 @@ use crate::fixture;
 use async_trait::async_trait;
 use halter_exec::Environment;
 use halter_mcp::{
-    McpServers, ProgramSettings, ServerEvents, ServerName, ServerSettings, ServerStatus,
-    WorkingDirectories,
+    Connection, McpServers, ProgramSettings, ServerEvents, ServerName, ServerSettings,
+    ServerStatus, WorkingDirectories,
 };
 use halter_protocol::{ResourceSnapshot, SessionMemory, ToolCall, ToolError, ToolResult};
 use halter_tools::policy::{PolicySettings, SessionScope, StandardPolicy};
@@ -32,8 +32,17 @@ pub fn fixture_server(name: &str, behaviour: &str) -> ServerSettings {
         arguments: fixture::arguments("fixture"),
         environment,
         directory: "/".into(),
+        sandbox: None,
     };
     ServerSettings::new(ServerName::new(name).unwrap(), program)
+}
+
+/// The program of a server that is one.
+pub fn program_of(settings: &mut ServerSettings) -> &mut ProgramSettings {
+    match &mut settings.connection {
+        Connection::Program(program) => program,
+        other => panic!("{other:?} is no program"),
+    }
 }
 
 /// Keeps what becomes of servers.
@@ -93,6 +102,13 @@ impl Started {
         ToolRuntime::with_tools(tools.values().flatten().cloned())
     }
 
+    /// A tool of a server, as it is now.
+    pub fn tool(&self, name: &str) -> Option<Arc<dyn Tool>> {
+        let tools = self.recorded.tools.borrow();
+        let mut tools = tools.values().flatten();
+        tools.find(|it| it.spec().name.as_str() == name).cloned()
+    }
+
     /// Calls a tool as a session would.
     pub async fn call(&self, tool: &str, arguments: Value) -> Result<ToolResult, ToolError> {
         self.call_with(tool, arguments, &context(CancellationToken::new()))
@@ -101,16 +117,13 @@ impl Started {
 
     /// Calls a tool, however long it takes.
     pub async fn call_slowly(&self, tool: &str) -> Result<ToolResult, ToolError> {
-        let call = ToolCall {
-            id: "call_1".into(),
-            name: tool.into(),
-            arguments: serde_json::json!({}),
-        };
         let context = context(CancellationToken::new());
-        self.runtime().execute(&call, context).await
+        self.call_patiently(tool, serde_json::json!({}), &context)
+            .await
     }
 
-    pub async fn call_with(
+    /// Calls a tool, however much time is said to pass.
+    pub async fn call_patiently(
         &self,
         tool: &str,
         arguments: Value,
@@ -121,8 +134,20 @@ impl Started {
             name: tool.into(),
             arguments,
         };
-        let runtime = self.runtime();
-        let called = runtime.execute(&call, context.clone());
+        let mut runtime = self.runtime();
+        for tool in self.servers.resource_tools() {
+            runtime.register(tool);
+        }
+        runtime.execute(&call, context.clone()).await
+    }
+
+    pub async fn call_with(
+        &self,
+        tool: &str,
+        arguments: Value,
+        context: &ToolContext,
+    ) -> Result<ToolResult, ToolError> {
+        let called = self.call_patiently(tool, arguments, context);
         tokio::time::timeout(ENOUGH, called).await.unwrap()
     }
 }
@@ -168,7 +193,9 @@ pub fn context_with(cancel: CancellationToken, emit: Arc<Output>) -> ToolContext
         tool_sessions: Arc::new(store),
         tools: Arc::new(NoDeferredTools),
         subagents: None,
+        models: None,
         asker: Arc::new(NobodyToAsk),
+        hosts: None,
         snapshot: Arc::new(ResourceSnapshot::empty()),
         cancel,
         emit,

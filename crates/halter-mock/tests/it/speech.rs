@@ -48,7 +48,7 @@ impl Talk {
             "spawn_agent",
             "wait_agent",
             "mcp__fixture__echo",
-            "plugin_echo",
+            "mcp__plugin_demo_fixture__echo",
         ];
         let (model, body) = match wire {
             MockWire::Anthropic => (

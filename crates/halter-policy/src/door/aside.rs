@@ -19,7 +19,7 @@ use super::kernel;
 /// A file, link or directory that has left its name and is deleted, unless it
 /// comes back. Dropping it brings it back.
 #[derive(Debug)]
-pub struct SetAside {
+pub struct AsideHere {
     pub(super) directory: Arc<OwnedFd>,
     pub(super) name: OsString,
     pub(super) path: PathBuf,
@@ -28,7 +28,7 @@ pub struct SetAside {
     pub(super) is_directory: bool,
 }
 
-impl SetAside {
+impl AsideHere {
     /// Gives it its name again.
     ///
     /// # Errors
@@ -73,7 +73,7 @@ impl SetAside {
     }
 }
 
-impl Drop for SetAside {
+impl Drop for AsideHere {
     fn drop(&mut self) {
         // Whoever wants to know how it went calls `restore`.
         let _ = self.put_back();

@@ -1,8 +1,10 @@
 //! The system calls of the door, each on a directory handle and one name.
 
 use std::ffi::{OsStr, OsString};
+use std::fs::Metadata;
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStringExt;
+use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{self, AtFlags, FileType, Mode, OFlags, Stat};
@@ -98,13 +100,22 @@ pub(super) fn open_child_dir(
 /// Opens a directory several levels down in one call, if no component is a
 /// link. `None`: it must be walked, either because a link is on the way or
 /// because this system cannot do it in one call.
-#[cfg(target_os = "linux")]
 pub(super) fn open_descendant(directory: BorrowedFd<'_>, below: &Path) -> Option<OwnedFd> {
+    open_beneath(directory, below, resolving())
+}
+
+/// As [`open_descendant`], for a file, opened as by [`open_file`].
+pub(super) fn open_descendant_file(directory: BorrowedFd<'_>, below: &Path) -> Option<OwnedFd> {
+    open_beneath(directory, below, reading())
+}
+
+#[cfg(target_os = "linux")]
+fn open_beneath(directory: BorrowedFd<'_>, below: &Path, flags: OFlags) -> Option<OwnedFd> {
     use rustix::fs::ResolveFlags;
     fs::openat2(
         directory,
         below,
-        resolving(),
+        flags,
         Mode::empty(),
         ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS | ResolveFlags::NO_SYMLINKS,
     )
@@ -112,7 +123,7 @@ pub(super) fn open_descendant(directory: BorrowedFd<'_>, below: &Path) -> Option
 }
 
 #[cfg(not(target_os = "linux"))]
-pub(super) fn open_descendant(_: BorrowedFd<'_>, _: &Path) -> Option<OwnedFd> {
+fn open_beneath(_: BorrowedFd<'_>, _: &Path, _: OFlags) -> Option<OwnedFd> {
     None
 }
 
@@ -126,15 +137,30 @@ pub(super) fn reopen_dir(directory: BorrowedFd<'_>) -> rustix::io::Result<OwnedF
     )
 }
 
-/// Opens a file for reading, never waiting for a FIFO's writer and never
-/// through a link.
+/// Flags that open a file for reading, never waiting for a FIFO's writer and
+/// never through a link.
+fn reading() -> OFlags {
+    OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC
+}
+
+/// Opens a file for reading.
 pub(super) fn open_file(directory: BorrowedFd<'_>, name: &OsStr) -> rustix::io::Result<OwnedFd> {
-    fs::openat(
-        directory,
-        name,
-        OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC,
-        Mode::empty(),
-    )
+    fs::openat(directory, name, reading(), Mode::empty())
+}
+
+/// What a file is.
+pub(super) fn kind_of(metadata: &Metadata) -> FileType {
+    let kind = metadata.file_type();
+    match () {
+        () if kind.is_file() => FileType::RegularFile,
+        () if kind.is_dir() => FileType::Directory,
+        () if kind.is_symlink() => FileType::Symlink,
+        () if kind.is_fifo() => FileType::Fifo,
+        () if kind.is_socket() => FileType::Socket,
+        () if kind.is_char_device() => FileType::CharacterDevice,
+        () if kind.is_block_device() => FileType::BlockDevice,
+        () => FileType::Unknown,
+    }
 }
 
 /// What to call a file that is neither a regular file nor a directory.

@@ -11,7 +11,7 @@ use rustix::io::Errno;
 
 use crate::error::{Access, PolicyError};
 
-use super::aside::{SetAside, TreeCheck, rename_to_free};
+use super::aside::{AsideHere, TreeCheck, rename_to_free};
 use super::guard::ClosedPaths;
 use super::kernel;
 use super::walk::EntryPlace;
@@ -56,6 +56,11 @@ impl NamePlace {
         }
     }
 
+    /// What had the name when it was looked at.
+    pub(super) fn stat(&self) -> &Stat {
+        &self.identity
+    }
+
     fn is_directory(&self) -> bool {
         FileType::from_raw_mode(self.identity.st_mode) == FileType::Directory
     }
@@ -78,12 +83,12 @@ impl NamePlace {
 /// The right to delete one file, link or empty directory, once. Dropping it
 /// changes nothing.
 #[derive(Debug)]
-pub struct DeleteTicket {
+pub struct DeleteHere {
     place: NamePlace,
     guard: Arc<ClosedPaths>,
 }
 
-impl DeleteTicket {
+impl DeleteHere {
     pub(super) fn issue(place: NamePlace, guard: Arc<ClosedPaths>) -> Self {
         Self { place, guard }
     }
@@ -118,7 +123,7 @@ impl DeleteTicket {
     /// # Errors
     /// Something else has taken the name, or the system refuses. Then nothing
     /// has changed.
-    pub fn set_aside(self) -> Result<SetAside, PolicyError> {
+    pub fn set_aside(self) -> Result<AsideHere, PolicyError> {
         let place = self.place;
         place.check_still()?;
         let is_directory = place.is_directory();
@@ -129,7 +134,7 @@ impl DeleteTicket {
             },
             error => PolicyError::io("delete", &place.path, error),
         })?;
-        Ok(SetAside {
+        Ok(AsideHere {
             directory: place.directory,
             name: place.name,
             path: place.path,
@@ -167,12 +172,12 @@ impl DeleteTicket {
 
 /// The right to rename one file, once. Dropping it changes nothing.
 #[derive(Debug)]
-pub struct RenameTicket {
+pub struct RenameHere {
     from: NamePlace,
     to: EntryPlace,
 }
 
-impl RenameTicket {
+impl RenameHere {
     /// Directories are refused: what is closed by its path would open under
     /// another one.
     pub(super) fn issue(from: NamePlace, to: EntryPlace) -> Result<Self, PolicyError> {
@@ -206,7 +211,7 @@ impl RenameTicket {
     /// Renames it, replacing a file that has the new name.
     ///
     /// # Errors
-    /// As [`RenameTicket::commit_new`], except that the name may be taken.
+    /// As [`RenameHere::commit_new`], except that the name may be taken.
     pub fn commit_over(self) -> Result<(), PolicyError> {
         self.commit(RenameFlags::empty())
     }

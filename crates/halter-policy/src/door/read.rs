@@ -20,13 +20,13 @@ use super::walk::{EntryPlace, FoundDirectory};
 
 /// A regular file, open for reading.
 #[derive(Debug)]
-pub struct ReadHandle {
+pub struct ReadHere {
     file: File,
     metadata: Metadata,
     resolved: PathBuf,
 }
 
-impl ReadHandle {
+impl ReadHere {
     pub(super) fn open(place: &EntryPlace, spelled: &Spelled) -> Result<Self, PolicyError> {
         let resolved = place.path();
         // Known from the look: not even opened, since opening a device or a
@@ -49,18 +49,21 @@ impl ReadHandle {
         name: &std::ffi::OsStr,
         resolved: PathBuf,
     ) -> Result<Self, PolicyError> {
-        let file = match kernel::open_file(directory, name) {
-            Ok(file) => File::from(file),
-            Err(Errno::NOENT) => return Err(PolicyError::NotFound { path: resolved }),
-            Err(Errno::LOOP) => return Err(PolicyError::Changed { path: resolved }),
-            Err(error) => return Err(PolicyError::io("open", &resolved, error)),
-        };
-        let failed = |error: io::Error| PolicyError::io("look at", &resolved, error);
-        let metadata = file.metadata().map_err(failed)?;
-        let kind = rustix::fs::fstat(&file)
-            .map(|stat| FileType::from_raw_mode(stat.st_mode))
-            .map_err(|error| failed(error.into()))?;
-        refuse_special(kind, &resolved, Access::Read)?;
+        match kernel::open_file(directory, name) {
+            Ok(file) => Self::of_file(file, resolved),
+            Err(Errno::NOENT) => Err(PolicyError::NotFound { path: resolved }),
+            Err(Errno::LOOP) => Err(PolicyError::Changed { path: resolved }),
+            Err(error) => Err(PolicyError::io("open", &resolved, error)),
+        }
+    }
+
+    /// Takes what was opened, if it is a regular file.
+    pub(super) fn of_file(file: OwnedFd, resolved: PathBuf) -> Result<Self, PolicyError> {
+        let file = File::from(file);
+        let metadata = file
+            .metadata()
+            .map_err(|error| PolicyError::io("look at", &resolved, error))?;
+        refuse_special(kernel::kind_of(&metadata), &resolved, Access::Read)?;
         Ok(Self {
             file,
             metadata,
@@ -78,12 +81,6 @@ impl ReadHandle {
     #[must_use]
     pub fn metadata(&self) -> &Metadata {
         &self.metadata
-    }
-
-    /// The open file itself.
-    #[must_use]
-    pub fn into_file(self) -> File {
-        self.file
     }
 
     /// Reads the whole file, from its start, if it has at most `max` bytes.
@@ -160,10 +157,10 @@ pub(super) fn refuse_special(
 
 /// A directory, held open.
 ///
-/// A walk may start at [`DirHandle::path`]; each file it finds goes through
+/// A walk may start at [`DirHere::path`]; each file it finds goes through
 /// [`FileDoor::open_read`](super::FileDoor::open_read) again.
 #[derive(Debug)]
-pub struct DirHandle {
+pub struct DirHere {
     directory: OwnedFd,
     resolved: PathBuf,
     spelled: PathBuf,
@@ -171,7 +168,7 @@ pub struct DirHandle {
     _root: Arc<OwnedFd>,
 }
 
-impl DirHandle {
+impl DirHere {
     pub(super) fn open(
         found: &FoundDirectory,
         spelled: Spelled,
@@ -218,7 +215,7 @@ pub struct DirectoryEntry {
     pub kind: &'static str,
 }
 
-impl DirHandle {
+impl DirHere {
     /// The names in the directory, in order, at most `max` of them.
     ///
     /// # Errors
@@ -268,11 +265,5 @@ impl DirHandle {
             entries,
             truncated: false,
         })
-    }
-}
-
-impl AsFd for DirHandle {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        self.directory.as_fd()
     }
 }

@@ -15,6 +15,7 @@ use rustix::io::Errno;
 use crate::error::{Access, PolicyError};
 use crate::settings::{PolicySettings, SessionScope};
 
+use super::elsewhere::PlacedFiles;
 use super::kernel::{self, NameKind};
 use super::spelled;
 
@@ -31,12 +32,24 @@ pub(super) struct SessionRoots {
 pub(super) struct SessionRoot {
     /// As configured, made absolute.
     spelled: PathBuf,
+    place: RootPlace,
+    writable: bool,
+}
+
+#[derive(Debug)]
+enum RootPlace {
+    Here(RootHere),
+    /// Not on this machine: there it is this directory, free of links.
+    Elsewhere(PathBuf),
+}
+
+#[derive(Debug)]
+struct RootHere {
     /// The directory that was there when the session started: the root
     /// itself, or the nearest ancestor of a root that did not exist yet.
     anchor: Anchor,
     /// What is missing between `anchor` and the root.
     missing: Vec<OsString>,
-    writable: bool,
     /// Others may create entries in `anchor`, so what appears under the name
     /// of a missing root must be ours.
     shared_anchor: bool,
@@ -74,13 +87,7 @@ impl SessionRoots {
         scope: &SessionScope,
         working_dir: &Path,
     ) -> Result<Self, PolicyError> {
-        let here = [PathBuf::from(".")];
-        let by_default = settings.allowed_read_roots.is_empty() && !scope.only_given_roots;
-        let read_roots = if by_default {
-            here.as_slice()
-        } else {
-            &settings.allowed_read_roots
-        };
+        let read_roots = given_read_roots(settings, scope);
         let writable = settings
             .allowed_write_roots
             .iter()
@@ -96,6 +103,60 @@ impl SessionRoots {
         }
         for path in readable {
             roots.add(path, working_dir, Access::Read)?;
+        }
+        Ok(roots)
+    }
+
+    /// The roots of a session whose files are elsewhere. What the harness itself
+    /// gives it, such as its scratch directory and its skills, is here.
+    pub(super) fn bind_elsewhere(
+        settings: &PolicySettings,
+        scope: &SessionScope,
+        working_dir: &Path,
+        files: &dyn PlacedFiles,
+    ) -> Result<Self, PolicyError> {
+        let mut roots = Self {
+            roots: Vec::new(),
+            parents_judged: scope.parents_judged,
+        };
+        if let Some(path) = &scope.scratch_dir {
+            roots.add(path, working_dir, Access::Write)?;
+        }
+        for path in &scope.extra_read_roots {
+            roots.add(path, working_dir, Access::Read)?;
+        }
+        let writable = settings.allowed_write_roots.iter();
+        let readable = given_read_roots(settings, scope);
+        for (path, writable) in writable
+            .map(|path| (path, true))
+            .chain(readable.iter().map(|path| (path, false)))
+        {
+            let spelled = spelled::without_dots(&working_dir.join(path));
+            let known = |root: &SessionRoot| root.is_elsewhere() && root.spelled == spelled;
+            if let Some(root) = roots.roots.iter().find(|root| known(root)) {
+                let place = RootPlace::Elsewhere(root.real());
+                if writable && !root.writable {
+                    roots.roots.push(SessionRoot {
+                        spelled,
+                        place,
+                        writable,
+                    });
+                }
+                continue;
+            }
+            // One that is not there yet may be made there later.
+            let real = match files.look(&spelled, Access::Read) {
+                Ok(found) => found.path,
+                Err(PolicyError::NotFound { .. }) => spelled.clone(),
+                // It is no root there.
+                Err(error) if error.is_denial() => continue,
+                Err(error) => return Err(error),
+            };
+            roots.roots.push(SessionRoot {
+                spelled,
+                place: RootPlace::Elsewhere(real),
+                writable,
+            });
         }
         Ok(roots)
     }
@@ -133,12 +194,12 @@ impl SessionRoots {
         path: &'a Path,
         access: Access,
     ) -> Option<(&'a SessionRoot, &'a Path)> {
+        // What is on this machine lies in directories that nobody names there.
         self.allowing(access)
             .filter_map(|root| root.rest_of(path).map(|rest| (root, rest)))
-            .max_by_key(|(_, rest)| rest.components().count())
+            .max_by_key(|(root, rest)| (!root.is_elsewhere(), rest.components().count()))
     }
 
-    /// Whether any root at all covers the path.
     /// Whether `..` may lead here on its way.
     pub(super) fn admit_step(&self, path: &Path) -> bool {
         self.parents_judged || self.find(path, Access::Read).is_some()
@@ -149,6 +210,13 @@ impl SessionRoots {
             Access::Read => true,
             Access::Write => root.writable,
         })
+    }
+
+    pub(super) fn writable_elsewhere(&self) -> Vec<PathBuf> {
+        self.allowing(Access::Write)
+            .filter(|root| root.is_elsewhere())
+            .map(SessionRoot::real)
+            .collect()
     }
 
     fn listed(&self, access: Access) -> Vec<PathBuf> {
@@ -178,22 +246,41 @@ impl SessionRoot {
         let found = rustix::fs::stat(&path).map_err(failed)?;
         Ok(Some(Self {
             spelled,
-            anchor: Anchor {
-                path,
-                identity: found,
-                open: Mutex::default(),
-            },
-            missing,
+            place: RootPlace::Here(RootHere {
+                anchor: Anchor {
+                    path,
+                    identity: found,
+                    open: Mutex::default(),
+                },
+                missing,
+                shared_anchor: others_may_write(&found),
+            }),
             writable,
-            shared_anchor: others_may_write(&found),
         }))
+    }
+
+    pub(super) fn is_elsewhere(&self) -> bool {
+        matches!(self.place, RootPlace::Elsewhere(_))
+    }
+
+    /// The root as a directory of this machine.
+    fn here(&self) -> Result<&RootHere, PolicyError> {
+        match &self.place {
+            RootPlace::Here(here) => Ok(here),
+            RootPlace::Elsewhere(_) => Err(self.unusable("it is not on this machine")),
+        }
     }
 
     /// Where the root is, free of links as far as it existed.
     fn real(&self) -> PathBuf {
-        let mut real = self.anchor.path.clone();
-        real.extend(&self.missing);
-        real
+        match &self.place {
+            RootPlace::Here(here) => {
+                let mut real = here.anchor.path.clone();
+                real.extend(&here.missing);
+                real
+            }
+            RootPlace::Elsewhere(real) => real.clone(),
+        }
     }
 
     fn rest_of<'a>(&self, path: &'a Path) -> Option<&'a Path> {
@@ -206,14 +293,19 @@ impl SessionRoot {
     /// started is looked for without following links: one planted in its
     /// place meanwhile does not become a root.
     pub(super) fn base(&self) -> Result<Base, PolicyError> {
+        let RootHere {
+            anchor,
+            missing,
+            shared_anchor,
+        } = self.here()?;
         let mut directory = self.open_anchor()?;
-        let mut path = self.anchor.path.clone();
-        for (index, name) in self.missing.iter().enumerate() {
+        let mut path = anchor.path.clone();
+        for (index, name) in missing.iter().enumerate() {
             let entry = kernel::look(directory.as_fd(), name)
                 .map_err(|error| PolicyError::io("open the root", &self.spelled, error))?;
             match entry {
                 NameKind::Directory(child) => {
-                    if index == 0 && self.shared_anchor && !owned_by_us(&child, &self.spelled)? {
+                    if index == 0 && *shared_anchor && !owned_by_us(&child, &self.spelled)? {
                         return Err(self.unusable("another user owns it"));
                     }
                     path.push(name);
@@ -223,7 +315,7 @@ impl SessionRoot {
                     return Ok(Base::Absent {
                         directory,
                         path,
-                        below: self.missing.iter().skip(index).cloned().collect(),
+                        below: missing.iter().skip(index).cloned().collect(),
                     });
                 }
                 NameKind::Link(_) => return Err(self.unusable("a link has been put in its place")),
@@ -240,7 +332,7 @@ impl SessionRoot {
             path,
             identity,
             open,
-        } = &self.anchor;
+        } = &self.here()?.anchor;
         let mut open = open.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(handle) = open.upgrade() {
             return Ok(handle);
@@ -264,6 +356,14 @@ impl SessionRoot {
             path: self.spelled.clone(),
             reason: reason.to_owned(),
         }
+    }
+}
+
+/// The directories that may be read, as configured.
+pub(super) fn given_read_roots(settings: &PolicySettings, scope: &SessionScope) -> Vec<PathBuf> {
+    match settings.allowed_read_roots.is_empty() && !scope.only_given_roots {
+        true => vec![PathBuf::from(".")],
+        false => settings.allowed_read_roots.clone(),
     }
 }
 

@@ -58,6 +58,17 @@ impl Spelled {
         &self.original
     }
 
+    /// The error about the path as it was spelled, where that is what the error
+    /// names: elsewhere only absolute paths are known.
+    pub(super) fn named_in(&self, error: PolicyError) -> PolicyError {
+        match error {
+            PolicyError::NotFound { path } if path == self.absolute => PolicyError::NotFound {
+                path: self.original.clone(),
+            },
+            other => other,
+        }
+    }
+
     pub(super) fn into_original(self) -> PathBuf {
         self.original
     }

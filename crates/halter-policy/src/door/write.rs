@@ -19,7 +19,7 @@ use crate::limits::MAX_TEMP_NAME_ATTEMPTS;
 
 use super::guard::ClosedPaths;
 use super::kernel;
-use super::read::{ReadHandle, refuse_special};
+use super::read::{ReadHere, refuse_special};
 use super::spelled::Spelled;
 use super::walk::EntryPlace;
 
@@ -43,15 +43,23 @@ pub struct Written {
     pub created: bool,
 }
 
+impl Written {
+    /// A write that created the file, or one that replaced it.
+    #[must_use]
+    pub const fn new(created: bool) -> Self {
+        Self { created }
+    }
+}
+
 /// The right to write one file, once. Dropping it changes nothing.
 #[derive(Debug)]
-pub struct WriteTicket {
+pub struct WriteHere {
     place: EntryPlace,
     resolved: PathBuf,
     guard: Arc<ClosedPaths>,
 }
 
-impl WriteTicket {
+impl WriteHere {
     pub(super) fn issue(
         place: EntryPlace,
         spelled: &Spelled,
@@ -89,11 +97,11 @@ impl WriteTicket {
     /// # Errors
     /// It cannot be opened for reading, or has become something else than a
     /// regular file.
-    pub fn existing(&self) -> Result<Option<ReadHandle>, PolicyError> {
+    pub fn existing(&self) -> Result<Option<ReadHere>, PolicyError> {
         if !self.place.missing.is_empty() {
             return Ok(None);
         }
-        let opened = ReadHandle::open_at(
+        let opened = ReadHere::open_at(
             self.place.directory.as_fd(),
             &self.place.name,
             self.resolved.clone(),

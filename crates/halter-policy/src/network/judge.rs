@@ -2,14 +2,15 @@
 
 use std::net::IpAddr;
 
-use halter_protocol::{RuleEffect, RuleSubject};
+use halter_protocol::action::HOST_NOT_LISTED;
+use halter_protocol::{Objection, RuleEffect, RuleSubject};
 
 use super::address::AddressKind;
 use super::domain::DomainPattern;
 use super::host::{Destination, Host};
 use super::pattern::{HostPattern, LOCALHOST, LoopbackService};
 use crate::error::PolicyError;
-use crate::permission::SourcedRule;
+use crate::permission::{SourcedRule, suggest};
 use crate::settings::{NetworkSwitch, PolicySettings};
 
 /// Names by which clouds' metadata services are found: no wildcard covers
@@ -21,6 +22,9 @@ const METADATA_NAMES: [&str; 5] = [
     "metadata.goog",
     "metadata.google.internal",
 ];
+
+/// The rule of a refusal because a rule wants a person to decide.
+const ASK_RULE: &str = "ask_rule";
 
 const ENABLED: &str = "policy.network.enabled";
 const ALLOWED_HOSTS: &str = "policy.network.allowed_hosts";
@@ -37,7 +41,8 @@ pub struct HostRefusal {
     pub reason: String,
     /// The setting that would have to change.
     pub remedy: Option<&'static str>,
-    /// Nobody has set anything about the network, so a person may be asked.
+    /// A person may be asked: nobody has set anything about the network, a rule
+    /// wants it, or a list that was set does not name the host.
     pub may_ask: bool,
 }
 
@@ -46,6 +51,24 @@ impl HostRefusal {
     #[must_use]
     pub fn message(&self) -> String {
         format!("cannot reach '{}': {}", self.host, self.reason)
+    }
+
+    /// What a person is asked before a running call reaches the host.
+    #[must_use]
+    pub fn objection(&self) -> Objection {
+        let message = format!(
+            "a running command or tool would reach '{}': {}",
+            self.host, self.reason
+        );
+        Objection {
+            fragment: Some(self.host.clone()),
+            remedy: self.remedy.map(str::to_owned),
+            // What asks about a host asks again, whatever is allowed.
+            always: (self.rule != ASK_RULE)
+                .then(|| suggest::for_host(&self.host))
+                .flatten(),
+            ..Objection::new(self.rule, message)
+        }
     }
 }
 
@@ -67,6 +90,10 @@ pub struct NetworkPolicy {
     hosts: Vec<HostPattern>,
     loopback: Vec<LoopbackService>,
     rules: Vec<(DomainPattern, SourcedRule)>,
+    /// What a person approved for the session.
+    approved: Vec<DomainPattern>,
+    /// Nobody widens the list.
+    fixed: bool,
     /// What the call that this is for was let through to.
     opened: Vec<Destination>,
 }
@@ -102,6 +129,8 @@ impl NetworkPolicy {
             hosts: hosts.collect::<Result<_, _>>()?,
             loopback: loopback.collect::<Result<_, _>>()?,
             rules: domains.collect(),
+            approved: Vec::new(),
+            fixed: settings.fixed_lists.hosts,
             opened: Vec::new(),
         })
     }
@@ -114,6 +143,8 @@ impl NetworkPolicy {
             hosts: Vec::new(),
             loopback: Vec::new(),
             rules: Vec::new(),
+            approved: Vec::new(),
+            fixed: true,
             opened: Vec::new(),
         }
     }
@@ -130,16 +161,31 @@ impl NetworkPolicy {
         }
     }
 
+    /// Whether nobody has set anything about the network, so that a person may
+    /// open it host by host.
+    #[must_use]
+    pub fn is_unset(&self) -> bool {
+        self.access == NetworkSwitch::Unset
+    }
+
     /// Whether services on this machine may be reached.
     #[must_use]
     pub fn reaches_loopback(&self) -> bool {
         self.access == NetworkSwitch::On && !self.loopback.is_empty()
     }
 
-    /// The policy for a call that was judged, and let through to these hosts.
+    /// The policy for a call that was let through to these hosts besides, by
+    /// the judgement of it or by a person whom it asked.
     #[must_use]
-    pub(crate) fn opened_for(mut self, hosts: Vec<Destination>) -> Self {
-        self.opened = hosts;
+    pub fn opened_for(mut self, hosts: impl IntoIterator<Item = Destination>) -> Self {
+        self.opened.extend(hosts);
+        self
+    }
+
+    /// The policy with what a person approved for the session.
+    #[must_use]
+    pub(crate) fn with_approved(mut self, domains: Vec<DomainPattern>) -> Self {
+        self.approved = domains;
         self
     }
 
@@ -165,12 +211,25 @@ impl NetworkPolicy {
                 RuleEffect::Allow => false,
             };
             if closes && domain.covers(&destination.host) {
-                return Err(by_rule(destination, rule));
+                let mut refusal = by_rule(destination, rule);
+                refusal.may_ask &= self
+                    .check_settings(destination)
+                    .map_or_else(|it| it.may_ask, |()| true);
+                return Err(refusal);
             }
         }
         match self.check_settings(destination) {
-            Err(refusal) if refusal.may_ask && self.is_vouched_for(destination) => Ok(()),
+            Err(refusal) if self.is_passed(&refusal, destination) => Ok(()),
             checked => checked,
+        }
+    }
+
+    /// Whether a refusal was answered: by a person, or where nobody has set
+    /// anything by a rule.
+    fn is_passed(&self, refusal: &HostRefusal, destination: &Destination) -> bool {
+        match refusal.rule {
+            HOST_NOT_LISTED => refusal.may_ask && self.is_approved(destination),
+            _ => refusal.may_ask && self.is_vouched_for(destination),
         }
     }
 
@@ -217,7 +276,11 @@ impl NetworkPolicy {
             true => Ok(()),
             false => {
                 let reason = "policy.network.allowed_hosts does not list it";
-                Err(refusal(destination, "network.host", reason, ALLOWED_HOSTS))
+                Err(HostRefusal {
+                    // An empty list is meant to be one.
+                    may_ask: !self.hosts.is_empty() && !self.fixed,
+                    ..refusal(destination, HOST_NOT_LISTED, reason, ALLOWED_HOSTS)
+                })
             }
         }
     }
@@ -249,7 +312,13 @@ impl NetworkPolicy {
         let allows = |(domain, rule): &(DomainPattern, SourcedRule)| {
             rule.effect == RuleEffect::Allow && domain.covers(&destination.host)
         };
-        self.is_opened(destination) || self.rules.iter().any(allows)
+        self.is_approved(destination) || self.rules.iter().any(allows)
+    }
+
+    /// Whether a person said yes to a host, for the call or for the session.
+    fn is_approved(&self, destination: &Destination) -> bool {
+        let covers = |domain: &DomainPattern| domain.covers(&destination.host);
+        self.is_opened(destination) || self.approved.iter().any(covers)
     }
 
     fn names_exactly(&self, destination: &Destination) -> bool {
@@ -272,7 +341,9 @@ impl NetworkPolicy {
             AddressKind::Loopback => on && self.serves(address, port),
             _ => on && self.hosts.iter().any(|it| it.names_on(address, port)),
         };
-        let spelled = destination.host == Host::Address(address);
+        // `localhost` is never looked up: it is as good as its addresses.
+        let here = kind == AddressKind::Loopback && destination.host.is_localhost();
+        let spelled = here || destination.host == Host::Address(address);
         let askable = spelled
             && self.access == NetworkSwitch::Unset
             && matches!(
@@ -340,14 +411,13 @@ fn unnamed(destination: &Destination, leads_to: Option<IpAddr>, kind: AddressKin
 fn by_rule(destination: &Destination, rule: &SourcedRule) -> HostRefusal {
     let (code, how, remedy) = match rule.effect {
         RuleEffect::Deny => ("deny_rule", "forbids it", "permissions.deny"),
-        _ => (
-            "ask_rule",
-            "wants a person to decide, and nobody can be asked about a single connection",
-            "permissions.ask",
-        ),
+        _ => (ASK_RULE, "wants a person to decide", "permissions.ask"),
     };
     let reason = format!("{} {how}", rule.described());
-    refusal(destination, code, &reason, remedy)
+    HostRefusal {
+        may_ask: rule.effect == RuleEffect::Ask,
+        ..refusal(destination, code, &reason, remedy)
+    }
 }
 
 #[cfg(test)]

@@ -1,6 +1,8 @@
 //! What the tree decides about a call, and by what.
 
-use halter_protocol::action::{HOOK_ASKS, REQUIRES_APPROVAL};
+use halter_protocol::action::{
+    DESTRUCTIVE_TOOL, HOOK_ASKS, HOST_NOT_LISTED, PROGRAM_NOT_LISTED, REQUIRES_APPROVAL,
+};
 use halter_protocol::{Objection, PermissionMode, PolicyVerdict, RuleEffect};
 
 use super::SourcedRule;
@@ -53,13 +55,15 @@ pub enum DecidedBy {
     Hook,
     /// The tool wants a person to approve it.
     RequiresApproval,
-    /// The shell judge: a program outside the built-in list, or a form that
-    /// destroys something. The text is its rule.
+    /// A server says of its tool that it destroys something.
+    DestructiveTool,
+    /// The shell judge: a program outside the list, or a form that destroys
+    /// something. The text is its rule.
     Shell(&'static str),
     /// The file lies beyond roots that nobody has set.
     BeyondRoots,
-    /// The network is off, and nobody has set anything about it. The text is
-    /// the rule.
+    /// The network is off and nobody has set anything about it, or the list that
+    /// was set does not name the host. The text is the rule.
     Network(&'static str),
     /// The command would run outside the sandbox.
     LeavesSandbox,
@@ -85,6 +89,7 @@ impl DecidedBy {
             },
             Self::Hook => HOOK_ASKS,
             Self::RequiresApproval => REQUIRES_APPROVAL,
+            Self::DestructiveTool => DESTRUCTIVE_TOOL,
             Self::Shell(rule) | Self::Network(rule) => rule,
             Self::BeyondRoots => BEYOND_ROOTS,
             Self::LeavesSandbox => LEAVES_SANDBOX,
@@ -93,7 +98,7 @@ impl DecidedBy {
     }
 
     /// The setting that would have to change.
-    const fn remedy(&self) -> Option<&'static str> {
+    fn remedy(&self) -> Option<&'static str> {
         match self {
             Self::Rule(rule) => match rule.effect {
                 RuleEffect::Allow => None,
@@ -102,9 +107,13 @@ impl DecidedBy {
             },
             Self::Hook => None,
             Self::LeavesSandbox => Some("policy.sandbox"),
-            Self::RequiresApproval | Self::Shell(_) | Self::BeyondRoots | Self::Network(_) => {
-                Some("permissions.allow")
-            }
+            Self::Shell(PROGRAM_NOT_LISTED) => Some("policy.shell.allow"),
+            Self::Network(HOST_NOT_LISTED) => Some("policy.network.allowed_hosts"),
+            Self::RequiresApproval
+            | Self::DestructiveTool
+            | Self::Shell(_)
+            | Self::BeyondRoots
+            | Self::Network(_) => Some("permissions.allow"),
             Self::Mode(_) => Some("permissions.mode"),
         }
     }

@@ -34,7 +34,7 @@ mod examples;
 mod paths;
 mod reading;
 mod store;
-mod suggest;
+pub(crate) mod suggest;
 mod tree;
 
 use std::path::PathBuf;

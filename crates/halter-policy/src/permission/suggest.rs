@@ -1,6 +1,6 @@
 //! The rule that is offered to somebody who is tired of a question.
 
-use halter_protocol::{PermissionRule, RuleEffect, RuleSubject};
+use halter_protocol::{CallToJudge, PermissionRule, RuleEffect, RuleSubject};
 
 use super::command::quoted_line;
 use super::reading::TRANSPARENT;
@@ -216,14 +216,18 @@ fn for_path(tool: &str, path: &str) -> Option<String> {
 }
 
 /// An allow rule for a host, on every port.
-pub(super) fn for_host(host: &str) -> Option<String> {
+pub(crate) fn for_host(host: &str) -> Option<String> {
     let host = Destination::parse(host).ok()?.host;
     checked(format!("WebFetch(domain:{host})"))
 }
 
-/// An allow rule for a tool.
-pub(super) fn for_tool(name: &str) -> Option<String> {
-    checked(name.to_owned())
+/// An allow rule for a tool; for one of a server, as it is defined now.
+pub(super) fn for_tool(call: &CallToJudge) -> Option<String> {
+    let name = call.call.name.as_str();
+    checked(match &call.definition {
+        Some(definition) => definition.rule_for(name),
+        None => name.to_owned(),
+    })
 }
 
 /// Whether an allow rule opens every command: it names none, or one that runs

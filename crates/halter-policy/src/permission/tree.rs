@@ -1,5 +1,6 @@
 //! The order in which rules, hooks and the mode decide about a call.
 
+mod below;
 mod compiled;
 mod covering;
 mod questions;
@@ -18,10 +19,10 @@ use super::paths::RuleAnchors;
 use super::reading::only_reads;
 use super::{Permissions, SourcedRule, suggest};
 use crate::error::PolicyError;
-use crate::network::HostRefusal;
+use crate::network::{DomainPattern, HostRefusal};
 use crate::policy::BeyondRoots;
 use crate::settings::ProgramList;
-use crate::shell::ShellDecision;
+use crate::shell::{ShellDecision, ShellRefusal};
 
 pub(super) use compiled::CompiledRule;
 pub use covering::CoveringRule;
@@ -56,6 +57,8 @@ pub(crate) struct SoftLimits<'a> {
     pub(crate) hosts: &'a [HostRefusal],
     /// Whether it would run outside the sandbox.
     pub(crate) leaves_sandbox: bool,
+    /// Programs that a list which was set does not name, each as it was refused.
+    pub(crate) joins: &'a [ShellRefusal],
 }
 
 impl PermissionTree {
@@ -125,7 +128,7 @@ impl PermissionTree {
     /// nobody has set.
     #[must_use]
     pub(crate) fn decide(&self, call: &CallToJudge, limits: &SoftLimits<'_>) -> Decision {
-        let asks = matches!(limits.shell, Some(ShellDecision::Ask(_)));
+        let asks = matches!(limits.shell, Some(ShellDecision::Ask(_))) || !limits.joins.is_empty();
         let request = ResolvedCall::take(self, call, asks);
         if let Some((rule, fragment)) = self.closing(&request, RuleEffect::Deny) {
             let why = format!("{} forbids this", rule.described());
@@ -147,6 +150,9 @@ impl PermissionTree {
         if limits.leaves_sandbox {
             let why = "it would run outside the sandbox, with all rights of the user";
             return self.asked(DecidedBy::LeavesSandbox, why.to_owned(), None, None);
+        }
+        if let Some(question) = self.joins_ask(&request, limits.joins) {
+            return question;
         }
         if let Some(question) = self.hosts_ask(limits.hosts) {
             return question;
@@ -191,7 +197,7 @@ impl PermissionTree {
             return question;
         }
         let named = |rule: &str| is_destructive(rule) || rule == BEYOND_ROOTS;
-        if let Some(rule) = self.whole_tool(subject.call.name.as_str())
+        if let Some(rule) = self.whole_tool(subject)
             && !matches!(shell, Some(ShellDecision::Ask(refusal)) if named(refusal.rule))
         {
             return Decision::allow(DecidedBy::Rule(rule));
@@ -205,11 +211,24 @@ impl PermissionTree {
         // A list that names its programs, or a rule for them, has allowed a
         // command already.
         let allowed_already = !request.commands.is_empty();
-        if requires_approval && !allowed_already && subject.hook != HookOpinion::Allow {
+        // What a server says of a tool narrows: a hook does not spare the
+        // question of one that says that it destroys.
+        let destroys = subject.definition.as_ref().is_some_and(|it| it.destructive);
+        let spared = subject.hook == HookOpinion::Allow && !destroys;
+        if requires_approval && !allowed_already && !spared {
             let name = subject.call.name.as_str();
-            let why = format!("the tool '{name}' wants a person to approve each call");
-            let always = suggest::for_tool(name);
-            return self.asked(DecidedBy::RequiresApproval, why, None, always);
+            let (by, why) = match destroys {
+                true => (
+                    DecidedBy::DestructiveTool,
+                    format!("the tool '{name}' may destroy something, as its server says"),
+                ),
+                false => (
+                    DecidedBy::RequiresApproval,
+                    format!("the tool '{name}' wants a person to approve each call"),
+                ),
+            };
+            let why = self.with_lost_approval(subject, why);
+            return self.asked(by, why, None, suggest::for_tool(subject));
         }
         Decision::allow(mode)
     }
@@ -251,11 +270,33 @@ impl PermissionTree {
         Decision::allow(by)
     }
 
-    fn whole_tool(&self, name: &str) -> Option<SourcedRule> {
+    fn whole_tool(&self, call: &CallToJudge) -> Option<SourcedRule> {
+        let name = call.call.name.as_str();
+        let definition = call.definition.as_ref().map(|it| it.digest.as_str());
         self.any_allow(|rule| match rule.rule.rule.subject() {
-            RuleSubject::Tool(tool) => tool.matches(name),
+            RuleSubject::Tool(tool) => tool.matches_defined(name, definition),
             _ => false,
         })
+    }
+
+    /// Why a call is asked about, and that an approval of it is lost.
+    fn with_lost_approval(&self, call: &CallToJudge, why: String) -> String {
+        let name = call.call.name.as_str();
+        let Some(definition) = &call.definition else {
+            return why;
+        };
+        let lost = self.any_allow(|rule| match rule.rule.rule.subject() {
+            RuleSubject::Tool(tool) => tool.wants_another(name, &definition.digest),
+            _ => false,
+        });
+        match lost {
+            Some(rule) => format!(
+                "the server has changed the tool '{name}' since it was approved by {}, so that \
+                 does not count any more; {why}",
+                rule.described()
+            ),
+            None => why,
+        }
     }
 
     fn any_allow(&self, covers: impl Fn(&CompiledRule) -> bool) -> Option<SourcedRule> {
@@ -266,6 +307,26 @@ impl PermissionTree {
         let session = self.session.read().unwrap_or_else(PoisonError::into_inner);
         let found = session.rules.iter().find(wanted);
         found.map(|found| found.rule.clone())
+    }
+
+    /// Whether a person approved such a rule for the session. No other rule
+    /// widens a list that was set.
+    fn any_approved(&self, covers: impl Fn(&CompiledRule) -> bool) -> bool {
+        let session = self.session.read().unwrap_or_else(PoisonError::into_inner);
+        session.rules.iter().any(covers)
+    }
+
+    /// The texts of the rules that a person approved for the session.
+    pub(crate) fn session_rules(&self) -> Vec<String> {
+        let session = self.session.read().unwrap_or_else(PoisonError::into_inner);
+        session.texts.clone()
+    }
+
+    /// The hosts that a person approved for the session.
+    pub(crate) fn approved_hosts(&self) -> Vec<DomainPattern> {
+        let session = self.session.read().unwrap_or_else(PoisonError::into_inner);
+        let domains = session.rules.iter().filter_map(|it| it.domain.clone());
+        domains.collect()
     }
 
     /// The first rule that asks or denies and covers the call, with the part it
@@ -321,8 +382,16 @@ impl PermissionTree {
     ) -> Option<Option<String>> {
         let pattern = rule.paths.as_ref()?;
         let mut paths = request.paths.iter().filter(|it| concerns(it.changes));
-        let found = paths.find(|it| pattern.covers(&it.spelled, &it.real));
-        found.map(|it| Some(self.anchors.shown(&it.spelled)))
+        let found = paths.find_map(|it| {
+            if pattern.covers(&it.spelled, &it.real) {
+                return Some(self.anchors.shown(&it.spelled));
+            }
+            // Of a rule that denies, the door keeps what is below.
+            let looks_below = it.with_all_below && rule.rule.effect == RuleEffect::Ask;
+            let below = looks_below.then(|| below::first_covered(pattern, it))??;
+            Some(below.described(&self.anchors))
+        });
+        found.map(Some)
     }
 
     fn refused(&self, by: DecidedBy, why: String, fragment: Option<String>) -> Decision {

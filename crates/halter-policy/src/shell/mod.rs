@@ -144,9 +144,14 @@ impl ShellJudge {
     /// # Errors
     /// [`PolicyError::ShellCommandRejected`] with the fragment and the rule.
     pub fn check(&self, command: &str) -> Result<(), PolicyError> {
+        self.check_line(command).map_err(ShellRefusal::into_error)
+    }
+
+    /// Why a line is refused, if it is: for what it would run.
+    pub(crate) fn check_line(&self, command: &str) -> Result<(), ShellRefusal> {
         match self.decide(command) {
             ShellDecision::Allow | ShellDecision::Ask(_) => Ok(()),
-            ShellDecision::Deny(refusal) => Err(refusal.into_error()),
+            ShellDecision::Deny(refusal) => Err(refusal),
         }
     }
 
@@ -194,6 +199,9 @@ impl ShellJudge {
         }
     }
 }
+
+/// The rule of a program that no list names.
+pub(crate) const UNLISTED: &str = "shell.unlisted";
 
 /// The rule of a question about a program that is listed to read, and writes.
 pub(crate) const IN_PLACE: &str = "shell.in_place";

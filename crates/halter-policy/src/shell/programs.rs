@@ -8,7 +8,9 @@ use super::known_programs::{KnownProgram, family, known};
 use super::parts::{CommandPart, PartRedirection, PathAccess, PathUse};
 use super::state::State;
 use super::tree::{HereBody, RedirectKind, Simple};
-use super::{CODE_RUNNERS, CommandRefusal, IN_PLACE, destructive, open_arguments, paths, sed};
+use super::{
+    CODE_RUNNERS, CommandRefusal, IN_PLACE, UNLISTED, destructive, open_arguments, paths, sed,
+};
 use crate::limits::MAX_WRAPPED_PROGRAMS;
 
 /// The programs that may run.
@@ -311,7 +313,7 @@ impl<'a> Programs<'a> {
             Listed::Soft(_) => {
                 let reason = "this program is not on the built-in list, so a person decides; \
                               permissions.allow or policy.shell.allow can name it";
-                let question = CommandRefusal::of("shell.unlisted", name, reason);
+                let question = CommandRefusal::of(UNLISTED, name, reason);
                 self.findings.borrow_mut().asks.push(question);
                 Ok(())
             }
@@ -366,5 +368,5 @@ fn unlisted(name: &str, names: &[String]) -> CommandRefusal {
         "add it to policy.shell.allow to allow it"
     };
     let reason = format!("this program is not allowed ({allowed}); {remedy}");
-    CommandRefusal::of("shell.unlisted", name, reason)
+    CommandRefusal::of(UNLISTED, name, reason)
 }

@@ -11,7 +11,7 @@ use std::path::{Component, Path, PathBuf};
 use crate::door::FileDoor;
 use crate::error::{Access, PolicyError};
 use crate::limits::{MAX_NAMED_FILES, MAX_PATTERN_LINKS, MAX_PATTERN_NAMES};
-use crate::permission::{BEYOND_ROOTS, resolved};
+use crate::permission::BEYOND_ROOTS;
 use crate::policy::{BeyondRoots, beyond_message};
 use crate::settings::SoftRoots;
 use crate::shell::{
@@ -235,7 +235,7 @@ impl NamedFiles<'_> {
         // the place a link leads to.
         if path.components().any(|part| part == Component::ParentDir) {
             let whole = self.door.working_dir().join(path);
-            let real = resolved(&whole);
+            let real = self.door.leads_to(&whole);
             opened(self.door, &real, access)
                 .or_else(|error| self.objection(&error, access, word))?;
         }

@@ -411,7 +411,7 @@ fn run(session: &Session, operation: &str, written: &str) -> Result<(), PolicyEr
     let door = session.door();
     let target = path(session, written);
     match operation {
-        "read" => door.open_read(&target)?.read_bounded(1 << 20).map(drop),
+        "read" => session.read(&target).map(drop),
         "list" => door.list(&target, 1000).map(drop),
         "write" => session.write(&target, "written").map(drop),
         "delete" => door.prepare_delete(&target)?.commit(),

@@ -9,6 +9,7 @@
 )]
 
 mod bash_grammar;
+mod door_elsewhere;
 mod door_read;
 mod door_roots;
 
@@ -18,6 +19,8 @@ mod file_corpus;
 mod permission_properties;
 mod permission_table;
 mod policy;
+mod served_tools;
+mod set_lists;
 mod shell_attacks;
 mod shell_benign;
 mod shell_corpus;

@@ -2,6 +2,7 @@
 
 use std::fmt::Write;
 
+use halter_policy::limits::ASK_WALK_ENTRIES;
 use halter_policy::permission::{Permissions, Verdict};
 use halter_policy::{PolicySettings, SourcedRule, StandardPolicy};
 use halter_protocol::{
@@ -133,7 +134,10 @@ pub fn policy(
         SourcedRule::new(*effect, text, *source).unwrap()
     };
     let settings = PolicySettings {
-        allowed_shell_commands: ["git", "ls", "rg"].map(str::to_owned).to_vec().into(),
+        allowed_shell_commands: ["cp", "git", "ls", "rg", "rm"]
+            .map(str::to_owned)
+            .to_vec()
+            .into(),
         permissions: Permissions {
             mode,
             rules: rules.iter().map(rule).collect(),
@@ -373,4 +377,92 @@ fn the_built_in_list_is_soft_and_a_rule_opens_a_program() {
             "{command}"
         );
     }
+}
+
+#[test]
+fn a_rule_that_asks_about_a_file_asks_about_changing_the_directory_it_is_in() {
+    let session = Session::new();
+    std::fs::create_dir_all(session.work("src/deep")).unwrap();
+    std::fs::write(session.work("src/deep/.env"), "x").unwrap();
+    std::fs::create_dir(session.work("docs")).unwrap();
+    std::fs::write(session.work("docs/a.md"), "x").unwrap();
+    std::os::unix::fs::symlink(session.work("src"), session.work("docs/link")).unwrap();
+    let write = |path: &str| {
+        let action = Action::Write { path: path.into() };
+        Call {
+            mutating: true,
+            ..Call::new("change", "delete", vec![action])
+        }
+    };
+    let read = |path: &str| {
+        let action = Action::Read { path: path.into() };
+        Call::new("look", "grep", vec![action])
+    };
+    for (rule, call, expected) in [
+        ("Edit(.env)", write("src"), Verdict::Ask),
+        ("Edit(.env)", write("."), Verdict::Ask),
+        ("Read(src/deep/*)", write("src/deep"), Verdict::Ask),
+        ("Edit(.env)", write("docs"), Verdict::Allow),
+        ("Edit(.env)", write("docs/link"), Verdict::Ask),
+        ("Edit(.env)", write("src/new.rs"), Verdict::Allow),
+        ("Edit(.env)", read("src"), Verdict::Allow),
+        ("Edit(.env)", Call::shell("rm -r src"), Verdict::Ask),
+        ("Edit(.env)", Call::shell("rm -r docs"), Verdict::Allow),
+        (
+            "Edit(.env)",
+            Call::shell("cp docs/a.md src"),
+            Verdict::Allow,
+        ),
+    ] {
+        let rules = [(RuleEffect::Ask, rule, RuleSource::User)];
+        let policy = policy(&session, PermissionMode::FullAccess, &rules);
+        let verdict = call.decide(&policy, &HookOpinion::Nothing);
+        assert_eq!(verdict, expected, "{rule}: {:?}", call.actions);
+    }
+}
+
+#[test]
+fn a_directory_with_more_entries_than_are_looked_at_is_asked_about() {
+    let session = Session::new();
+    std::fs::create_dir(session.work("many")).unwrap();
+    for number in 0..ASK_WALK_ENTRIES {
+        std::fs::File::create(session.work(&format!("many/{number}"))).unwrap();
+    }
+    let rules = [(RuleEffect::Ask, "Edit(.env)", RuleSource::User)];
+    let policy = policy(&session, PermissionMode::WorkspaceWrite, &rules);
+    let action = Action::Write {
+        path: "many".into(),
+    };
+    let call = Call::new("delete many", "delete", vec![action]);
+    let verdict = || call.decide(&policy, &HookOpinion::Nothing);
+    assert_eq!(verdict(), Verdict::Allow);
+    std::fs::File::create(session.work("many/one-more")).unwrap();
+    assert_eq!(verdict(), Verdict::Ask);
+}
+
+#[test]
+fn a_tool_that_changes_things_may_say_that_a_call_does_not() {
+    let session = Session::new();
+    let process = |mutating| Call {
+        mutating: true,
+        ..Call::new("process", "process", vec![Action::Other { mutating }])
+    };
+    use PermissionMode::{Prompt, ReadOnly};
+    for (mode, mutating, expected) in [
+        (ReadOnly, false, Verdict::Allow),
+        (ReadOnly, true, Verdict::Deny),
+        (Prompt, false, Verdict::Allow),
+        (Prompt, true, Verdict::Ask),
+    ] {
+        let policy = policy(&session, mode, &[]);
+        let verdict = process(mutating).decide(&policy, &HookOpinion::Nothing);
+        assert_eq!(verdict, expected, "{mode} {mutating}");
+    }
+    // One that says nothing of the kind counts as what it is.
+    let looks = Call {
+        mutating: true,
+        ..Call::new("x", "x", vec![Action::Read { path: "a".into() }])
+    };
+    let policy = policy(&session, ReadOnly, &[]);
+    assert_eq!(looks.decide(&policy, &HookOpinion::Nothing), Verdict::Deny);
 }

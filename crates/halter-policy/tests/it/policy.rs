@@ -6,8 +6,8 @@ use std::sync::Arc;
 use halter_policy::permission::{DecidedBy, Verdict};
 use halter_policy::shell::ShellDecision;
 use halter_policy::{
-    NetworkSwitch, Permissions, PolicySettings, Precondition, SandboxMode, SoftRoots, SourcedRule,
-    StandardPolicy, ToolPolicy,
+    Permissions, PolicySettings, Precondition, SandboxMode, SoftRoots, SourcedRule, StandardPolicy,
+    ToolPolicy,
 };
 use halter_protocol::{Action, CallToJudge, PermissionMode, RuleEffect, RuleSource, ToolCall};
 
@@ -364,46 +364,4 @@ fn a_command_finds_open_what_it_was_judged_to_change_and_no_more() {
     std::fs::remove_file(&link).unwrap();
     std::os::unix::fs::symlink(session.outside("."), &link).unwrap();
     assert_eq!(writable(&policy, &command), None);
-}
-
-#[test]
-fn a_list_of_hosts_that_was_set_is_a_wall() {
-    let session = Session::with(
-        |_| PolicySettings {
-            network: NetworkSwitch::On,
-            allowed_hosts: vec!["docs.example".into()],
-            permissions: Permissions {
-                mode: PermissionMode::FullAccess,
-                rules: vec![
-                    SourcedRule::new(
-                        RuleEffect::Allow,
-                        "WebFetch(domain:other.example)",
-                        RuleSource::User,
-                    )
-                    .unwrap(),
-                ],
-                home: None,
-            },
-            ..PolicySettings::default()
-        },
-        |_| {},
-    );
-    let decided = session.policy.decide_call(&reach("docs.example")).unwrap();
-    assert_eq!(decided.verdict, Verdict::Allow);
-    assert!(
-        session
-            .policy
-            .for_judged_call(&reach("docs.example").actions)
-            .is_none()
-    );
-    let denied = session
-        .policy
-        .decide_call(&reach("other.example"))
-        .unwrap_err();
-    assert_eq!(denied.rule, "network.host");
-    assert_eq!(
-        denied.remedy.as_deref(),
-        Some("policy.network.allowed_hosts")
-    );
-    assert_eq!(denied.fragment.as_deref(), Some("other.example"));
 }

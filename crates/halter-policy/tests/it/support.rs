@@ -63,10 +63,27 @@ impl Session {
         self.policy.door()
     }
 
+    /// Reads a file, which is the same in each way to open it.
     pub fn read(&self, path: impl AsRef<Path>) -> Result<String, PolicyError> {
-        let mut handle = self.door().open_read(path.as_ref())?;
-        let bytes = handle.read_bounded(1 << 20)?;
-        Ok(String::from_utf8(bytes).unwrap())
+        let path = path.as_ref();
+        let [read, listed] = self.read_each_way(path);
+        match (&read, &listed) {
+            (Ok(read), Ok(listed)) => assert_eq!(read, listed, "{}", path.display()),
+            (Err(read), Err(listed)) => {
+                assert_eq!(read.code(), listed.code(), "{}", path.display());
+            }
+            _ => panic!("{}: {read:?}, as listed: {listed:?}", path.display()),
+        }
+        read
+    }
+
+    pub fn read_each_way(&self, path: impl AsRef<Path>) -> [Result<String, PolicyError>; 2] {
+        let path = path.as_ref();
+        let door = self.door();
+        [door.open_read(path), door.open_listed(path)].map(|opened| {
+            let bytes = opened?.read_bounded(1 << 20)?;
+            Ok(String::from_utf8(bytes).unwrap())
+        })
     }
 
     pub fn write(&self, path: impl AsRef<Path>, text: &str) -> Result<Written, PolicyError> {

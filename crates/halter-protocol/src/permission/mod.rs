@@ -9,6 +9,7 @@
 //! | `Read(./src/**)`, `Edit(*.md)` | reading, changing files that the pattern matches |
 //! | `WebFetch(domain:example.com)` | reaching the host; `*.example.com`: its subdomains |
 //! | `mcp__server`, `mcp__server__tool` | the tools of a server, one of them |
+//! | `mcp__server__tool@DIGEST` | that tool while the server defines it so; only in `allow` |
 //! | `Tool(name:value)` | calls with such an argument; not in `allow` |
 
 use crate::public_tools::public_tool;
@@ -121,7 +122,11 @@ pub enum RuleSubject {
 
 /// The name of a tool, in one spelling, in which `*` stands for any text.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ToolPattern(String);
+pub struct ToolPattern {
+    name: String,
+    /// Only while a server defines the tool like this.
+    definition: Option<String>,
+}
 
 /// A shell command in which `*` stands for any text, blanks included.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -172,19 +177,44 @@ fn canonical_tool(name: &str) -> String {
 }
 
 impl ToolPattern {
-    /// Whether a tool of that name is meant.
+    /// Whether a tool of that name is meant, however it is defined.
     #[must_use]
     pub fn matches(&self, tool: &str) -> bool {
+        self.definition.is_none() && self.names(tool)
+    }
+
+    /// Whether a tool of that name is meant that a server defines like this.
+    #[must_use]
+    pub fn matches_defined(&self, tool: &str, definition: Option<&str>) -> bool {
+        match &self.definition {
+            Some(wanted) => definition == Some(wanted) && self.names(tool),
+            None => self.names(tool),
+        }
+    }
+
+    /// Whether a tool of that name is meant, but only with another definition
+    /// than this.
+    #[must_use]
+    pub fn wants_another(&self, tool: &str, definition: &str) -> bool {
+        let other = self
+            .definition
+            .as_deref()
+            .is_some_and(|it| it != definition);
+        other && self.names(tool)
+    }
+
+    fn names(&self, tool: &str) -> bool {
         let name = canonical_tool(tool);
-        let whole_server = self.0.starts_with("mcp__") && self.0.matches("__").count() == 1;
-        wildcard_matches(&self.0, &name)
-            || (whole_server && wildcard_matches(&format!("{}__*", self.0), &name))
+        let pattern = &self.name;
+        let whole_server = pattern.starts_with("mcp__") && pattern.matches("__").count() == 1;
+        wildcard_matches(pattern, &name)
+            || (whole_server && wildcard_matches(&format!("{pattern}__*"), &name))
     }
 
     /// The name in one spelling.
     #[must_use]
     pub fn as_str(&self) -> &str {
-        &self.0
+        &self.name
     }
 }
 
@@ -271,7 +301,7 @@ impl fmt::Display for PermissionRule {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::limits::MAX_RULE_BYTES;
+    use crate::limits::{DEFINITION_DIGITS, MAX_RULE_BYTES};
     use RuleEffect::{Allow, Ask, Deny};
 
     fn subject(text: &str, effect: RuleEffect) -> RuleSubject {
@@ -316,6 +346,36 @@ mod tests {
             panic!()
         };
         assert!(any.matches("read") && any.matches("mcp__a__b"));
+    }
+
+    #[test]
+    fn a_rule_may_name_the_definition_of_a_tool_of_a_server() {
+        let (this, other) = ("0".repeat(DEFINITION_DIGITS), "1".repeat(DEFINITION_DIGITS));
+        let RuleSubject::Tool(pattern) = subject(&format!("mcp__git__push@{this}"), Allow) else {
+            panic!();
+        };
+        assert!(pattern.matches_defined("mcp__git__push", Some(&this)));
+        assert!(!pattern.matches_defined("mcp__git__pull", Some(&this)));
+        assert!(!pattern.matches_defined("mcp__git__push", Some(&other)));
+        assert!(!pattern.matches_defined("mcp__git__push", None));
+        assert!(!pattern.matches("mcp__git__push"));
+        assert!(pattern.wants_another("mcp__git__push", &other));
+        assert!(!pattern.wants_another("mcp__git__push", &this));
+        let RuleSubject::Tool(any) = subject("mcp__git", Allow) else {
+            panic!();
+        };
+        assert!(any.matches_defined("mcp__git__push", Some(&this)));
+        assert!(!any.wants_another("mcp__git__push", &this));
+        for (text, effect) in [
+            (format!("mcp__git__push@{this}"), Deny),
+            (format!("mcp__git__push@{this}0"), Allow),
+            (format!("mcp__git__push@{}", &this[1..]), Allow),
+            (format!("mcp__git__*@{this}"), Allow),
+            (format!("mcp__git@{this}"), Allow),
+            (format!("Bash@{this}"), Allow),
+        ] {
+            assert!(PermissionRule::parse(&text, effect).is_err(), "{text}");
+        }
     }
 
     #[test]
@@ -389,7 +449,10 @@ mod tests {
         assert_eq!(
             subject("task(action:create*)", Ask),
             RuleSubject::Argument {
-                tool: ToolPattern("task".to_owned()),
+                tool: ToolPattern {
+                    name: "task".to_owned(),
+                    definition: None,
+                },
                 name: "action".to_owned(),
                 value: "create*".to_owned(),
             }

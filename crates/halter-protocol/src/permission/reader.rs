@@ -3,7 +3,7 @@
 use super::{
     CommandPattern, PermissionRule, RuleEffect, RuleError, RuleSubject, ToolPattern, canonical_tool,
 };
-use crate::limits::MAX_RULE_BYTES;
+use crate::limits::{DEFINITION_DIGITS, MAX_RULE_BYTES};
 
 /// Tools whose paths are covered by the rules of another.
 const COVERED_BY_EDIT: [&str; 4] = ["write", "notebookedit", "delete", "rename"];
@@ -114,8 +114,31 @@ impl RuleReader<'_> {
         }
     }
 
+    /// `mcp__server__tool@DIGEST`: the tool as its server defined it once.
+    fn defined_tool(&self, name: &str, digest: &str) -> Result<ToolPattern, RuleError> {
+        let at = name.len();
+        let one_tool = name.matches("__").count() > 1 && !name.contains('*');
+        if self.effect != RuleEffect::Allow || !one_tool {
+            let problem = "`@` stands behind the name of one tool of a server, in an allow rule";
+            return self.error(at, problem, name.to_owned());
+        }
+        let fits = |c: char| matches!(c, '0'..='9' | 'a'..='f');
+        if digest.len() != DEFINITION_DIGITS || !digest.chars().all(fits) {
+            let problem = format!("{DEFINITION_DIGITS} hexadecimal digits stand behind the `@`");
+            return self.error(at + 1, problem, name.to_owned());
+        }
+        let mut pattern = self.tool(name)?;
+        pattern.definition = Some(digest.to_owned());
+        Ok(pattern)
+    }
+
     /// The name before the parenthesis, or all there is.
     fn tool(&self, name: &str) -> Result<ToolPattern, RuleError> {
+        if let Some((name, digest)) = name.split_once('@')
+            && name.starts_with("mcp__")
+        {
+            return self.defined_tool(name, digest);
+        }
         if name.is_empty() {
             let nearest = format!("Bash{}", self.text);
             return self.error(0, "the rule names no tool", nearest);
@@ -126,11 +149,14 @@ impl RuleReader<'_> {
             let problem = format!("{found:?} cannot be in the name of a tool");
             return self.error(at, problem, nearest);
         }
-        let pattern = ToolPattern(canonical_tool(name));
+        let pattern = ToolPattern {
+            name: canonical_tool(name),
+            definition: None,
+        };
         if self.effect == RuleEffect::Allow
             && let Some(star) = name.find('*')
         {
-            let server = pattern.0.strip_prefix("mcp__").and_then(|rest| {
+            let server = pattern.name.strip_prefix("mcp__").and_then(|rest| {
                 let (server, _) = rest.split_once("__")?;
                 (!server.is_empty() && !server.contains('*')).then_some(())
             });

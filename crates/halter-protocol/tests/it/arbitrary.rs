@@ -6,7 +6,8 @@ use halter_protocol::{
     CompactionReason, CompactionTier, ContentPart, ContextCompaction, DeltaItem,
     EnvironmentSnapshot, ForkedContext, GitSnapshot, HookEntryKind, HookHandlerType, HookRunEntry,
     HookRunStatus, HookRunSummary, InstructionFile, MemoryChange, Message, NotificationItem,
-    Objection, OpaquePart, ReplayMeta, ResolvedBy, ResponseSchema, SessionBudget, SessionEvent,
+    Objection, OpaquePart, ReplayMeta, ResolvedBy, ResourceChange, ResourceChangeKind,
+    ResourceKind, ResourcesLoaded, ResponseSchema, SessionBudget, SessionEvent,
     SessionEventPayload, Spending, StopReason, SubagentState, SubagentStatus, SystemMessage, Task,
     TaskStatus, Timestamp, ToolCall, ToolError, ToolErrorCode, ToolExecutionOutcome, ToolMessage,
     ToolResult, Transcript, TurnError, Usage, UsageBuckets, UserMessage, WindowPart,
@@ -498,6 +499,20 @@ pub fn payload() -> impl Strategy<Value = SessionEventPayload> {
         text().prop_map(|reason| P::CompactionStarted {
             reason: CompactionReason::from(reason.as_str()),
         }),
+        (text(), of(text()), proptest::collection::vec(text(), 0..3)).prop_map(
+            |(revision, snapshot, names)| P::ResourcesLoaded(Arc::new(ResourcesLoaded {
+                revision: revision.into(),
+                snapshot: snapshot.map(Into::into),
+                changes: names
+                    .into_iter()
+                    .map(|name| ResourceChange {
+                        kind: ResourceKind::Command,
+                        change: ResourceChangeKind::from(name.as_str()),
+                        name,
+                    })
+                    .collect(),
+            }))
+        ),
         compaction().prop_map(|compaction| P::ContextCompacted(Arc::new(compaction))),
         (text(), of(text()), of(text())).prop_map(|(reason, resources, tools)| P::CacheBreak {
             reason: CacheBreakReason::from(reason.as_str()),

@@ -203,6 +203,16 @@ fn parse(url: &str) -> Result<Url, TransportError> {
     }
 }
 
+/// A client for other services than models, set up as for them: the system's
+/// authorities, the same proxies, no redirects. Reads files; call it where that
+/// may block.
+///
+/// # Errors
+/// If a file or a proxy cannot be used.
+pub fn network_client(settings: &ClientSettings) -> Result<Client, TransportError> {
+    build(settings, tls::with_roots(settings.ca_file.as_deref())?)
+}
+
 fn build(settings: &ClientSettings, tls: rustls::ClientConfig) -> Result<Client, TransportError> {
     let builder = ClientBuilder::new()
         .tls_backend_preconfigured(tls)

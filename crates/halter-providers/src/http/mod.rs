@@ -16,7 +16,7 @@ mod tls;
 mod transport;
 mod window;
 
-pub use client::{ClientSettings, NetworkTransport, ProxySettings};
+pub use client::{ClientSettings, NetworkTransport, ProxySettings, network_client};
 pub use deadlines::Deadlines;
 pub use provider::{Endpoint, HttpProvider};
 pub use tls::with_roots as tls_with_roots;

@@ -40,10 +40,23 @@ const SEARCHES: &[&str] = &[
 /// What the sentence asks for: the first rule that recognises it wins.
 pub fn understand(sentence: &str) -> Intent {
     let read: String = sentence.chars().take(OFFLINE_REQUEST_CHARS).collect();
-    let sentence = without_fillers(&read);
+    let sentence = without_fillers(without_command(&read));
     let rules = [greeting, command, summary, listing, search, reading];
     let found = rules.iter().find_map(|rule| rule(sentence));
     found.unwrap_or(Intent::Unclear)
+}
+
+/// The text without the name of a command that it begins with, such as
+/// `/review`, which is no path.
+fn without_command(text: &str) -> &str {
+    let text = text.trim_start();
+    let (first, rest) = text.split_once(char::is_whitespace).unwrap_or((text, ""));
+    let is_command = first.strip_prefix('/').is_some_and(|name| {
+        let mut letters = name.chars();
+        letters.next().is_some_and(char::is_alphanumeric)
+            && letters.all(|letter| letter.is_alphanumeric() || "_-:".contains(letter))
+    });
+    if is_command { rest } else { text }
 }
 
 fn greeting(sentence: &str) -> Option<Intent> {
@@ -236,6 +249,9 @@ mod tests {
             ),
             ("what does main.c do?", read(&["main.c"])),
             ("show the README", read(&["README"])),
+            ("/mcp__files__review", Intent::Unclear),
+            ("/review src/a.rs", read(&["src/a.rs"])),
+            ("/etc/hostname", read(&["/etc/hostname"])),
             ("write me a poem", Intent::Unclear),
             ("it is 3.5, e.g. so", Intent::Unclear),
             ("", Intent::Unclear),

@@ -27,7 +27,10 @@ impl InstructionDoor for Within {
         }
         let file = File::open(&resolved)
             .map_err(|error| ClosedInstructions::Refused(error.to_string()))?;
-        Ok(OpenInstructions { file, resolved })
+        Ok(OpenInstructions {
+            file: Box::new(file),
+            resolved,
+        })
     }
 
     fn open_import(&self, path: &Path) -> Result<OpenInstructions, ClosedInstructions> {

@@ -132,6 +132,7 @@ fn calls() -> Vec<CallToJudge> {
         },
         hook: HookOpinion::Nothing,
         session_rules: Vec::new(),
+        definition: None,
     };
     let run = |line: &str| Action::Run {
         command: line.into(),

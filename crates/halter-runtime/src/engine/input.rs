@@ -8,9 +8,10 @@ use halter_protocol::{
     CompactionReason, ContextCompaction, EnvironmentSnapshot, ForkedContext, HookRunSummary,
     InstructionFile, MediaLimits, MemoryChange, MessageId, ModelId, NotificationItem, PendingEvent,
     PolicyVerdict, ProviderError, QuestionId, QuestionRequest, QuestionResponse, ReplayMeta,
-    ResolvedBy, ResourceUse, ResponseSchema, Revision, SessionBlueprint, SessionBudget,
-    SessionEventPayload, Spending, StreamEvent, SubagentReport, SubagentStatus, ToldTool, ToolCall,
-    ToolCallId, ToolError, ToolResult, ToolSpec, Transcript, Turn, TurnError, TurnId, UserMessage,
+    ResolvedBy, ResourceUse, ResourcesLoaded, ResponseSchema, Revision, SessionBlueprint,
+    SessionBudget, SessionEventPayload, Spending, StreamEvent, SubagentReport, SubagentStatus,
+    ToldTool, ToolCall, ToolCallId, ToolError, ToolResult, ToolSpec, Transcript, Turn, TurnError,
+    TurnId, UserMessage,
 };
 use halter_session::Durability;
 use serde::{Deserialize, Serialize};
@@ -196,8 +197,8 @@ pub enum Input {
     ToolAsks {
         /// The effect that runs it.
         id: EffectId,
-        /// The questions.
-        request: Arc<QuestionRequest>,
+        /// What it asks. The engine says what may be chosen.
+        request: PersonRequest,
     },
     /// Somebody answered a request of [`Effect::Ask`].
     Answered {
@@ -261,8 +262,14 @@ pub struct Preparation {
     pub instructions: Option<SystemNote>,
     /// Texts of resources that the user wants used.
     pub uses: Vec<SystemNote>,
+    /// Texts that follow what the user said, in the same message.
+    #[serde(default)]
+    pub prompt: Vec<String>,
     /// Why the next request will not extend the cached prefix.
     pub cache_break: Option<CacheBreakReason>,
+    /// What the session works with, if the log says something else.
+    #[serde(default)]
+    pub resources: Option<Arc<ResourcesLoaded>>,
     /// The resources in force, if they were replaced.
     pub snapshot_revision: Option<Revision>,
     /// The tools in force, if they are others than before.
@@ -306,16 +313,48 @@ impl From<String> for SystemNote {
 /// Something that a person is asked. One is open at a time.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub enum PersonRequest {
-    /// Whether a call may run.
+    /// Whether a call may run, or a running one may do something.
     Approval(Arc<ApprovalRequest>),
     /// What a running call wants to know.
     Questions(Arc<QuestionRequest>),
 }
 
+impl PersonRequest {
+    /// The approval that this asks for, if it is that one.
+    pub(crate) fn approval(&self, id: &ApprovalId) -> Option<&ApprovalRequest> {
+        match self {
+            Self::Approval(request) if request.approval_id == *id => Some(request),
+            _ => None,
+        }
+    }
+
+    /// The questions, if they are those.
+    pub(crate) fn questions(&self, id: &QuestionId) -> Option<&QuestionRequest> {
+        match self {
+            Self::Questions(request) if request.question_id == *id => Some(request),
+            _ => None,
+        }
+    }
+
+    /// This answer to an approval, and no answer to any question.
+    pub(crate) fn answered_with(&self, answer: ApprovalAnswer) -> PersonAnswer {
+        match self {
+            Self::Approval(request) => PersonAnswer::Approval {
+                approval_id: request.approval_id.clone(),
+                answer,
+            },
+            Self::Questions(request) => PersonAnswer::Questions {
+                question_id: request.question_id.clone(),
+                responses: request.all_skipped(),
+            },
+        }
+    }
+}
+
 /// What a person says to what they are asked.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub enum PersonAnswer {
-    /// Whether a call may run.
+    /// Whether a call may run, or do something.
     Approval {
         /// The request.
         approval_id: ApprovalId,
@@ -353,6 +392,11 @@ pub enum Effect {
         model: ModelId,
         /// Resources the user wants used.
         uses: Vec<ResourceUse>,
+    },
+    /// Stop what prepares a turn.
+    CancelPreparation {
+        /// The effect to stop.
+        id: EffectId,
     },
     /// Say whether what is committed fits into the model's context.
     PlanContext {
@@ -457,13 +501,11 @@ pub enum Effect {
         /// The request.
         request: PersonRequest,
     },
-    /// Hand a running tool the answers to its questions; they are committed.
+    /// Hand a running tool the answer to what it asked; it is committed.
     Reply {
-        /// The questions.
-        question_id: QuestionId,
-        /// The answers.
-        responses: Vec<QuestionResponse>,
-        /// Who gave them.
+        /// The answer, and to what.
+        answer: PersonAnswer,
+        /// Who gave it.
         by: ResolvedBy,
     },
     /// Save a permission rule; the answer that holds for good is committed.

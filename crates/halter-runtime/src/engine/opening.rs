@@ -9,7 +9,7 @@ use super::{Effect, EffectId, Engine, Preparation};
 use halter_hooks::{HookEventName, HookPoint};
 use halter_protocol::{
     CacheBreakReason, FINAL_TOOL, Message, ReplayMeta, SessionEventPayload, SubagentPlace,
-    SystemMessage, Turn, TurnError, TurnId, Usage, UserMessage,
+    SystemMessage, Turn, TurnError, TurnId, Usage, UserMessage, UserPart,
 };
 use std::sync::Arc;
 
@@ -98,6 +98,12 @@ impl Engine {
         if let Some(turn) = &mut self.turn {
             turn.answered_by = preparation.answered_by;
             turn.media = Arc::new(preparation.media);
+            if let Some(prompt) = &mut turn.prompt {
+                let texts = preparation.prompt.into_iter();
+                prompt
+                    .parts
+                    .extend(texts.map(|text| UserPart::Text { text }));
+            }
         }
         let agreed = self.agree_on_answer();
         if let Err(error) = agreed.and_then(|()| self.admit_attachments()) {
@@ -105,6 +111,9 @@ impl Engine {
         }
         for message in preparation.warnings {
             self.record(SessionEventPayload::Warning { message });
+        }
+        if let Some(loaded) = preparation.resources {
+            self.record(SessionEventPayload::ResourcesLoaded(loaded));
         }
         let switched = self.takes_up_model();
         let cut = preparation

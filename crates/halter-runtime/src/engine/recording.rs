@@ -2,9 +2,9 @@
 
 use super::media::MediaLedger;
 use super::repair::Interruption;
-use super::{Effect, EffectId, Engine, SystemNote};
+use super::{Effect, EffectId, Engine, PersonAnswer, SystemNote};
 use halter_protocol::{
-    ApprovalId, ContextCompaction, Message, PendingEvent, QuestionId, QuestionResponse, ResolvedBy,
+    ApprovalId, ContextCompaction, Message, PendingEvent, QuestionId, ResolvedBy,
     SessionEventPayload, SystemMessage, ToolCallId, TurnError, TurnId, fold,
 };
 use halter_session::Durability;
@@ -31,8 +31,7 @@ pub(super) enum Then {
     Ask(ApprovalId),
     AskQuestions(QuestionId),
     Reply {
-        question_id: QuestionId,
-        responses: Vec<QuestionResponse>,
+        answer: PersonAnswer,
         by: ResolvedBy,
     },
     SaveRule(String),
@@ -136,15 +135,7 @@ impl Engine {
                 Then::RunTool(call_id) => self.run_tool(&call_id),
                 Then::Ask(approval_id) => self.ask(&approval_id),
                 Then::AskQuestions(question_id) => self.ask_questions(&question_id),
-                Then::Reply {
-                    question_id,
-                    responses,
-                    by,
-                } => self.effects.push(Effect::Reply {
-                    question_id,
-                    responses,
-                    by,
-                }),
+                Then::Reply { answer, by } => self.effects.push(Effect::Reply { answer, by }),
                 Then::SaveRule(rule) => self.effects.push(Effect::SaveRule { rule }),
                 Then::CallModel => self.call_model_if_due(),
                 Then::CompactionOver {

@@ -149,8 +149,8 @@ impl LiveTurn {
                 vec![Effect::CancelHooks { id: *id }]
             }
             Phase::Step(step) => step.abandon(),
-            Phase::Preparing(_)
-            | Phase::SafePoint
+            Phase::Preparing(id) => vec![Effect::CancelPreparation { id: *id }],
+            Phase::SafePoint
             | Phase::Planning(_)
             | Phase::Compacting
             | Phase::Reserving(_)
@@ -419,6 +419,11 @@ impl Engine {
             ) => {
                 let id = *id;
                 self.effects.push(Effect::CancelHooks { id });
+                self.finish_turn(ending);
+            }
+            Some(Phase::Preparing(id)) => {
+                let id = *id;
+                self.effects.push(Effect::CancelPreparation { id });
                 self.finish_turn(ending);
             }
             Some(Phase::Compacting) => {

@@ -7,7 +7,9 @@ use halter_protocol::{Action, CallToJudge, PolicyVerdict, ToolCall};
 use halter_resources::instructions::{
     ClosedInstructions, InstructionDoor, OpenInstructions, is_instruction_file,
 };
-use halter_tools::policy::{PolicyError, PolicySettings, ReadHandle, SessionScope, ToolPolicy};
+use halter_tools::policy::{
+    PolicyError, PolicySettings, ReadHandle, SessionFiles, SessionScope, ToolPolicy,
+};
 use serde_json::json;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
@@ -26,6 +28,8 @@ pub(super) struct SessionDoor {
     /// The directories of the scope as they were at first: another one put in
     /// the place of one of them later does not become a root.
     directories: Vec<DirectoryIdentity>,
+    /// Where the files are, if not here.
+    files: OnceLock<Result<Option<SessionFiles>, String>>,
     /// What the session's tools may read.
     session: OnceLock<BoundPolicy>,
     /// The whole project, for instruction files between its top and the
@@ -49,6 +53,7 @@ impl SessionDoor {
             services: services.clone(),
             scope: scope.clone(),
             directories: identities(scope),
+            files: OnceLock::new(),
             session: OnceLock::new(),
             project: OnceLock::new(),
         }
@@ -85,8 +90,27 @@ impl SessionDoor {
         narrowed(&self.services.policy, bounds, working_dir)
     }
 
+    /// Where the session's files are, if not here. Blocks, so it is asked on a
+    /// thread for that.
+    fn files(&self) -> &Result<Option<SessionFiles>, String> {
+        self.files.get_or_init(|| {
+            // Without a runtime there are no places but this machine.
+            let Ok(handle) = tokio::runtime::Handle::try_current() else {
+                return Ok(None);
+            };
+            let asked = self.services.exec.files(&self.scope.working_dir);
+            handle.block_on(asked).map_err(|error| format!("{error:#}"))
+        })
+    }
+
+    /// Whether the session's files are not those of this machine.
+    pub fn is_elsewhere(&self) -> bool {
+        !matches!(self.files(), Ok(None))
+    }
+
     fn session_scope(&self) -> SessionScope {
         SessionScope {
+            files: self.files().clone().unwrap_or_default(),
             working_dir: self.scope.working_dir.clone(),
             protected: self.services.protected_paths.clone(),
             ..SessionScope::default()
@@ -94,6 +118,9 @@ impl SessionDoor {
     }
 
     fn bind(&self, settings: PolicySettings, scope: SessionScope) -> BoundPolicy {
+        if let Err(reason) = self.files() {
+            return Err(reason.clone());
+        }
         let policy = self.services.policies.bind(settings, scope);
         let policy = policy.map_err(|error| error.to_string())?;
         if identities(&self.scope) != self.directories {
@@ -128,7 +155,9 @@ impl SessionDoor {
     /// that everybody can write to, such as `/tmp`, they must be of somebody
     /// whose directories the session works in.
     fn may_instruct(&self, owner: u32) -> bool {
-        owner == ROOT || self.directories.iter().any(|it| it.owner == owner)
+        // Whoever can write above the directory elsewhere is not known here.
+        let is_here = !self.is_elsewhere();
+        is_here && (owner == ROOT || self.directories.iter().any(|it| it.owner == owner))
     }
 }
 
@@ -183,7 +212,7 @@ fn opened(handle: Result<ReadHandle, PolicyError>) -> Result<OpenInstructions, C
     match handle {
         Ok(handle) => Ok(OpenInstructions {
             resolved: handle.resolved().to_owned(),
-            file: handle.into_file(),
+            file: Box::new(handle.into_reader()),
         }),
         Err(PolicyError::NotFound { .. }) => Err(ClosedInstructions::Missing),
         Err(error) => Err(ClosedInstructions::Refused(error.to_string())),

@@ -18,7 +18,7 @@ use halter_resources::limits::MAX_WARNINGS;
 use indexmap::IndexMap;
 use std::collections::HashSet;
 use std::ffi::OsStr;
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// Directories of other people's texts, which instruct nobody.
@@ -117,7 +117,8 @@ impl SessionInstructions {
                 new.push(directory);
             }
         }
-        new.retain(|directory| has_instructions(directory));
+        // Elsewhere, opening them is looking.
+        new.retain(|directory| self.door.is_elsewhere() || has_instructions(directory));
         if new.is_empty() {
             return InstructionUpdate::default();
         }
@@ -185,14 +186,21 @@ impl SessionInstructions {
     /// The directories of the project on the way to a path, the outermost
     /// first.
     fn directories_to(&self, path: &Path) -> Vec<PathBuf> {
-        let Ok(path) = std::fs::canonicalize(self.scope.working_dir.join(path)) else {
-            return Vec::new();
-        };
         let project = &self.scope.project;
+        let path = self.scope.working_dir.join(path);
+        let plain = |it: &Path| !it.components().any(|part| part == Component::ParentDir);
+        let path = match self.door.is_elsewhere() {
+            true if plain(&path) => path,
+            true => return Vec::new(),
+            false => match std::fs::canonicalize(path) {
+                Ok(path) => path,
+                Err(_) => return Vec::new(),
+            },
+        };
         let inside = |it: &&Path| it.starts_with(project);
         let mut directories: Vec<PathBuf> = path
             .ancestors()
-            .skip(usize::from(!path.is_dir()))
+            .skip(usize::from(self.door.is_elsewhere() || !path.is_dir()))
             .take_while(inside)
             .filter(|it| !is_foreign(it.strip_prefix(project).unwrap_or(it)))
             .map(Path::to_owned)

@@ -1,6 +1,9 @@
 //! What a session's surroundings look like.
 
+use crate::services::RuntimeServices;
 use halter_protocol::{EnvironmentSnapshot, GitSnapshot, Timestamp};
+use halter_tools::policy::limits::FILE_PIECE_BYTES;
+use halter_tools::policy::{FileRules, SessionFiles};
 use jiff::tz::TimeZone;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -41,15 +44,55 @@ pub fn git_snapshot(directory: &Path) -> Option<GitSnapshot> {
         .ancestors()
         .find(|candidate| candidate.join(".git").exists())?;
     let head = fs::read_to_string(git_dir(root)?.join("HEAD")).ok()?;
+    Some(GitSnapshot {
+        head: head_name(&head),
+        root: root.to_owned(),
+    })
+}
+
+/// What surrounds a session in this directory: of its files elsewhere, only
+/// what can be read there.
+pub(crate) fn look_around(
+    services: &RuntimeServices,
+    directory: &Path,
+    files: Option<&SessionFiles>,
+    at: Timestamp,
+) -> EnvironmentSnapshot {
+    let mut snapshot = services.probe.look(directory, at);
+    if let Some(files) = files {
+        snapshot.git = git_snapshot_elsewhere(files, directory);
+    }
+    snapshot
+}
+
+/// The git checkout whose top is this directory elsewhere. What lies above it
+/// is not the session's to read.
+pub(crate) fn git_snapshot_elsewhere(
+    files: &SessionFiles,
+    directory: &Path,
+) -> Option<GitSnapshot> {
+    let rules = FileRules {
+        working_dir: directory.to_owned(),
+        read_roots: vec![directory.to_owned()],
+        ..FileRules::default()
+    };
+    let opened = files.0.open(rules).ok()?;
+    let head = directory.join(".git/HEAD");
+    let piece = opened.read(&head, 0, FILE_PIECE_BYTES, None).ok()?;
+    Some(GitSnapshot {
+        head: head_name(&String::from_utf8(piece.bytes).ok()?),
+        root: directory.to_owned(),
+    })
+}
+
+/// The branch that `HEAD` names, or the start of a commit.
+fn head_name(head: &str) -> String {
     let head = head.trim();
-    let head = match head.strip_prefix("ref: ") {
+    let name = match head.strip_prefix("ref: ") {
         Some(reference) => reference.strip_prefix("refs/heads/").unwrap_or(reference),
         None => head.get(..12).unwrap_or(head),
     };
-    Some(GitSnapshot {
-        head: head.to_owned(),
-        root: root.to_owned(),
-    })
+    name.to_owned()
 }
 
 /// `.git` itself, or where a worktree's `.git` file points.

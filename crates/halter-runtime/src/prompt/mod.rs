@@ -10,6 +10,7 @@ mod guidance;
 mod instructions;
 
 pub use environment::{EnvironmentProbe, describe_change, git_snapshot};
+pub(crate) use environment::{git_snapshot_elsewhere, look_around};
 pub use guidance::{CODING_GUIDANCE, GENERAL_GUIDANCE};
 pub(crate) use instructions::{describe_instructions, instructions_segment};
 

@@ -102,6 +102,7 @@ impl SessionRuntime {
         let hub = self.hub(&log, TraceStart::New, Some(core));
         let resources = parent.resources.clone();
         let mut owner = Owner::new(log, services.clone(), hub.clone(), resources, toolset);
+        owner.inherit(&parent.hook_scopes);
         let warnings = Vec::new();
         let started = owner.settle(Input::Start { warnings, forked }).await;
         started.map_err(store_failure)?;
@@ -135,6 +136,7 @@ impl SessionRuntime {
         let tools = parent.tools.only(&names);
         let resources = parent.resources.clone();
         let mut owner = Owner::resumed(log, services.clone(), hub.clone(), resources, tools);
+        owner.inherit(&parent.hook_scopes);
         owner.settle(Input::Resume).await.map_err(store_failure)?;
         Ok(self.register(owner, hub, Some(lineage(core))))
     }
@@ -148,7 +150,9 @@ impl SessionRuntime {
         agent_type: &AgentType,
         bounds: &SessionBounds,
     ) -> Result<ModelId, HalterError> {
-        let named = asked.or_else(|| agent_type.model.clone());
+        // A name of another service in a file changes nothing, as in skills.
+        let known = |model: &ModelId| self.check_model(model).is_ok();
+        let named = asked.or_else(|| agent_type.model.clone().filter(known));
         let model = named
             .or_else(|| parent.subagent_model.clone())
             .unwrap_or_else(|| ModelRole::Subagent.as_str().into());

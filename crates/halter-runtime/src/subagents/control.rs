@@ -9,6 +9,7 @@ use super::worktree;
 use crate::error::{HalterError, store_failure};
 use crate::limits::{SUBAGENT_CLOSE_WAIT, SUBAGENT_TASK_BYTES};
 use crate::runtime::SessionRuntime;
+use crate::scoped_hooks::HookScope;
 use crate::services::Resources;
 use crate::session::{SessionCore, SessionHandle};
 use crate::toolset::Toolset;
@@ -39,6 +40,8 @@ pub(crate) struct ParentFacts {
     pub memory: Arc<SessionMemory>,
     pub environment: EnvironmentSnapshot,
     pub budget: SessionBudget,
+    /// What is in use whose hooks hold for calls of children.
+    pub hook_scopes: Vec<HookScope>,
 }
 
 /// The subagents of a session, for its tools.
@@ -112,7 +115,8 @@ impl SessionSubagents {
             error: None,
             worktree,
         };
-        let turn = self.turn(request.message);
+        let mut turn = self.turn(request.message);
+        turn.uses = request.uses;
         self.begin(session, status, turn, place).await
     }
 

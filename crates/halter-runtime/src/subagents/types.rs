@@ -1,11 +1,14 @@
 //! Types of subagents: what each is for, and what it has of what its parent has.
 
 use halter_protocol::public_tools::our_tool_name;
+use halter_protocol::resource::bare_name;
 use halter_protocol::{
     AgentDef, AgentIsolation, ModelId, ModelRole, PermissionMode, ResourceSnapshot, ToolName,
 };
+use halter_resources::render::{SkillScope, skill_text};
 use halter_tools::AgentTypeLine;
 use indexmap::IndexMap;
+use serde_json::Value;
 
 /// A type of subagent.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -18,6 +21,8 @@ pub struct AgentType {
     pub prompt: String,
     /// The tools it has, as far as its parent has them; absent: all of them.
     pub tools: Option<Vec<ToolName>>,
+    /// MCP servers whose tools it has besides, as far as its parent has them.
+    pub servers: Vec<String>,
     /// Tools it does not have.
     pub removed_tools: Vec<ToolName>,
     /// The widest mode it runs in; absent: that of its parent.
@@ -37,6 +42,7 @@ impl AgentType {
             description: description.to_owned(),
             prompt: prompt.to_owned(),
             tools: None,
+            servers: Vec::new(),
             removed_tools: Vec::new(),
             permission_mode: None,
             model: None,
@@ -54,10 +60,12 @@ impl AgentType {
         let skills = agent.skills.iter();
         let skills = skills.filter_map(|name| resources.skill(name.as_str()).ok());
         let prompt = skills.fold(agent.prompt.clone(), |prompt, skill| {
-            format!("{prompt}\n\n# Skill {}\n\n{}", skill.name, skill.body)
+            let text = skill_text(skill, "", SkillScope::Any).text;
+            format!("{prompt}\n\n# Skill {}\n\n{text}", skill.name)
         });
         Self {
             tools: agent.tools.as_ref().map(|it| it.iter().map(ours).collect()),
+            servers: server_names(agent.mcp_servers.as_ref()),
             removed_tools: agent.disallowed_tools.iter().map(ours).collect(),
             permission_mode: agent.permission_mode,
             model: agent.model.as_deref().and_then(model_of),
@@ -80,8 +88,41 @@ impl AgentType {
 
     /// Whether the type has a tool, if its parent has it.
     pub fn has_tool(&self, name: &ToolName) -> bool {
-        let listed = self.tools.as_ref().is_none_or(|it| it.contains(name));
-        listed && !self.removed_tools.contains(name)
+        let any = |list: &[ToolName]| list.iter().any(|entry| covers(entry.as_str(), name));
+        let listed = self.tools.as_ref().is_none_or(|list| any(list));
+        let of_server = |server: &String| covers(&format!("{MCP}{server}"), name);
+        (listed || self.servers.iter().any(of_server)) && !any(&self.removed_tools)
+    }
+}
+
+/// What names of tools of MCP servers begin with.
+const MCP: &str = "mcp__";
+
+/// Whether an entry names a tool: itself, or all of its server as `mcp__server`
+/// or `mcp__server__*`.
+fn covers(entry: &str, name: &ToolName) -> bool {
+    if entry == name.as_str() {
+        return true;
+    }
+    let server = entry.strip_suffix("__*").unwrap_or(entry);
+    let below = name.as_str().strip_prefix(server);
+    server.starts_with(MCP) && below.is_some_and(|rest| rest.starts_with("__"))
+}
+
+/// The servers that a file names. One that it describes itself is not started:
+/// it counts if the harness has one of that name.
+fn server_names(written: Option<&Value>) -> Vec<String> {
+    match written {
+        Some(Value::Array(entries)) => entries
+            .iter()
+            .flat_map(|entry| match entry {
+                Value::String(name) => vec![name.clone()],
+                entry => server_names(Some(entry)),
+            })
+            .collect(),
+        Some(Value::Object(servers)) => servers.keys().cloned().collect(),
+        Some(Value::String(name)) => vec![name.clone()],
+        _ => Vec::new(),
     }
 }
 
@@ -165,9 +206,20 @@ impl AgentTypes {
         types
     }
 
-    /// The type of a name.
+    /// The type of a name. Without the plugin's name it must be the only one
+    /// that is called so.
     pub fn get(&self, name: &str) -> Option<&AgentType> {
-        self.0.get(name)
+        let name = match name {
+            // What public files call the built-in types.
+            "general-purpose" => GENERAL,
+            "Explore" if !self.0.contains_key(name) => "explore",
+            "Plan" if !self.0.contains_key(name) => "plan",
+            name => name,
+        };
+        let same = |it: &&AgentType| bare_name(&it.name) == name;
+        let mut same = self.0.values().filter(same);
+        let only = same.next().filter(|_| same.next().is_none());
+        self.0.get(name).or(only)
     }
 
     /// The names of all types.
@@ -182,5 +234,47 @@ impl AgentTypes {
             description: it.description.clone(),
         };
         self.0.values().map(line).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn an_agent_has_the_tools_of_the_servers_it_names() {
+        let agent = AgentDef {
+            tools: Some(vec!["Read".into(), "mcp__notes__*".into()]),
+            disallowed_tools: vec!["mcp__github__delete".into(), "mcp__mail".into()],
+            mcp_servers: Some(json!(["github", {"mail": {"command": "mail-server"}}])),
+            ..AgentDef::new("a", "d", "p")
+        };
+        let own = AgentType::of_file(&agent, &ResourceSnapshot::empty());
+        for (tool, has) in [
+            ("read", true),
+            ("write", false),
+            ("mcp__github__list", true),
+            ("mcp__github__delete", false),
+            ("mcp__githubber__list", false),
+            ("mcp__notes__add", true),
+            ("mcp__mail__send", false),
+            ("mcp__other__x", false),
+        ] {
+            assert_eq!(own.has_tool(&tool.into()), has, "{tool}");
+        }
+    }
+
+    #[test]
+    fn public_names_of_built_in_types_are_known() {
+        let types = AgentTypes::built_in();
+        for (public, ours) in [
+            ("general-purpose", "general"),
+            ("Explore", "explore"),
+            ("Plan", "plan"),
+        ] {
+            assert_eq!(types.get(public).unwrap().name, ours);
+        }
+        assert!(types.get("Verify").is_none());
     }
 }

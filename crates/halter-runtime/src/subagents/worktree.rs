@@ -24,6 +24,15 @@ pub(super) async fn make(
     parent: &Path,
     child: &SessionId,
 ) -> Result<PathBuf, HalterError> {
+    match services.exec.files(parent).await {
+        Ok(None) => {}
+        Ok(Some(_)) => {
+            let reason = "worktrees are made on this machine, and the files are elsewhere; start \
+                          it without one";
+            return Err(refused(parent, reason));
+        }
+        Err(error) => return Err(refused(parent, &format!("{error:#}"))),
+    }
     let place = parent.join(DIRECTORY);
     let made = tokio::fs::create_dir_all(&place).await;
     let ignored = place.join(".gitignore");

@@ -3,12 +3,12 @@
 use crate::support::{answering, code, text_of};
 use halter_hooks::{Hook, HookEventName, HookResponse};
 use halter_protocol::{
-    CompactionReason, CompactionTier, ContextCompaction, ProviderErrorKind, SessionEvent,
-    SessionEventPayload, ToolResult, Transcript,
+    CompactionReason, CompactionTier, ContextCompaction, ProviderErrorKind, ResourceSnapshot,
+    SessionEvent, SessionEventPayload, SkillDef, ToolResult, Transcript,
 };
 use halter_providers::{ProviderRequest, check_pairing};
 use halter_runtime::limits::SUMMARY_DEADLINE;
-use halter_runtime::{ContextSettings, SessionHandle, StandardContext};
+use halter_runtime::{ContextSettings, Resources, SessionHandle, StandardContext};
 use halter_testkit::{EventsExt, Gate, Harness, HarnessBuilder, Reply, ScriptedTool};
 use serde_json::json;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -369,5 +369,46 @@ async fn a_summary_that_takes_too_long_is_given_up() {
     let compaction = session.compact(None).await.unwrap().unwrap();
     assert!(started.elapsed() >= SUMMARY_DEADLINE);
     let why = compaction.summary_error.as_deref().unwrap();
-    assert_eq!(why, "the summary was not written within 180 s");
+    assert_eq!(why, "the model did not answer within 180 s");
+}
+
+#[tokio::test]
+async fn a_skill_in_use_stays_in_force_through_a_compaction() {
+    let skill = SkillDef::new(
+        "skl",
+        "style",
+        "How to.",
+        "/s/style/SKILL.md",
+        "Plain words only.",
+    );
+    let mut snapshot = ResourceSnapshot::empty();
+    snapshot.revision = "r".into();
+    snapshot.skills.insert(skill.name.clone(), skill);
+    let asked = AtomicUsize::new(0);
+    let counting = counting(12);
+    let harness = Harness::answering(move |request| {
+        let load = !is_for_summary(request) && asked.fetch_add(1, Ordering::SeqCst) == 0;
+        match load {
+            true => Reply::new().tool_call("skill", json!({"skill": "style"})),
+            false => counting(request),
+        }
+    })
+    .tools(halter_tools::builtin_tools())
+    .tool(count(800))
+    .services(|services| {
+        services.resources.replace(Resources {
+            snapshot: Arc::new(snapshot),
+            ..Resources::default()
+        });
+    })
+    .start();
+    let session = harness.session().await;
+    harness.run(&session, "count").await;
+    let compaction = session.compact(None).await.unwrap().unwrap();
+    assert_eq!(compaction.tier, CompactionTier::Summary);
+    harness.run(&session, "go on").await;
+    let sent = &turns(&harness).pop().unwrap().messages;
+    let said = said(sent);
+    assert!(said.contains(SUMMARY), "{said}");
+    assert_eq!(said.matches("Plain words only.").count(), 1, "{said}");
 }

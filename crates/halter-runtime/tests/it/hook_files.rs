@@ -78,3 +78,49 @@ async fn one_that_runs_beside_for_ever_is_ended_with_the_session() {
     assert_everything_ended(&log);
     assert_eq!(completed(&log)[0].status, HookRunStatus::Cancelled);
 }
+
+#[tokio::test]
+async fn hooks_of_files_read_the_conversation_and_nothing_of_it_stays() {
+    let copy = json!({"type": "command", "command":
+        "path=$(sed 's/.*\"transcript_path\":\"\\([^\"]*\\)\".*/\\1/'); cp \"$path\" seen; echo \"$path\" > place"});
+    let look = halter_testkit::Reply::new().tool_call("look", json!({"at": "it"}));
+    let harness = Harness::scripted([look, "All done.".into(), "Once more.".into()])
+        .tool(
+            halter_testkit::ScriptedTool::new("look")
+                .returns("a cat")
+                .build(),
+        )
+        .hook_file(&file("Stop", copy))
+        .start();
+    let session = harness.session().await;
+    harness.run(&session, "go").await;
+    harness.run(&session, "again").await;
+    let workspace = harness.workspace().path();
+    let seen = std::fs::read_to_string(workspace.join("seen")).unwrap();
+    let lines: Vec<Value> = seen
+        .lines()
+        .map(|it| serde_json::from_str(it).unwrap())
+        .collect();
+    let said = |at: usize| {
+        (
+            lines[at]["type"].as_str().unwrap(),
+            &lines[at]["message"]["content"],
+        )
+    };
+    assert_eq!(said(0), ("user", &json!("go")));
+    assert_eq!(said(1).1[0]["name"], "look");
+    assert_eq!(said(2).1[0]["content"], "a cat");
+    assert_eq!(
+        said(3),
+        ("assistant", &json!([{"type": "text", "text": "All done."}]))
+    );
+    assert_eq!(said(4), ("user", &json!("again")));
+    // The last answer is in the payload and not yet committed.
+    assert_eq!(lines.len(), 5, "each message once: {seen}");
+    let place = std::fs::read_to_string(workspace.join("place")).unwrap();
+    assert!(std::path::Path::new(place.trim()).exists());
+    session.shutdown("enough").await.unwrap();
+    drop(session);
+    harness.runtime().shutdown(Duration::from_secs(5)).await;
+    assert!(!std::path::Path::new(place.trim()).exists(), "{place}");
+}

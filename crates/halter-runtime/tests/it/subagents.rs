@@ -16,7 +16,7 @@ use halter_providers::{ProviderRequest, Reply};
 use serde_json::{Value, json};
 
 /// What the model was told last, by whoever told it.
-fn last_word(request: &ProviderRequest) -> String {
+pub fn last_word(request: &ProviderRequest) -> String {
     request
         .messages
         .last()
@@ -35,7 +35,7 @@ fn last_word(request: &ProviderRequest) -> String {
 }
 
 /// The first thing a user said.
-fn task(request: &ProviderRequest) -> String {
+pub fn task(request: &ProviderRequest) -> String {
     let mut users = request
         .messages
         .iter()
@@ -46,7 +46,7 @@ fn task(request: &ProviderRequest) -> String {
     users.next().unwrap_or_default()
 }
 
-fn spawn(input: Value) -> Reply {
+pub fn spawn(input: Value) -> Reply {
     Reply::new().tool_call("spawn_agent", input)
 }
 
@@ -55,7 +55,7 @@ fn spawn_and_wait(message: &str) -> Reply {
 }
 
 /// The reports in a log, in order.
-fn ended(events: &[SessionEvent]) -> Vec<SubagentStatus> {
+pub fn ended(events: &[SessionEvent]) -> Vec<SubagentStatus> {
     let ended = events.iter().filter_map(|event| match &event.payload {
         SessionEventPayload::SubagentEnded { subagent, .. } => {
             Some(SubagentStatus::clone(subagent))

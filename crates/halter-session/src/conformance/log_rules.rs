@@ -8,7 +8,9 @@ use crate::{
     read_events,
 };
 use halter_protocol::fold::fold_events;
-use halter_protocol::{ContentPart, Message, SessionEventPayload, ToolResult, UserMessage};
+use halter_protocol::{
+    ContentPart, Message, ResourcesLoaded, SessionEventPayload, ToolResult, UserMessage,
+};
 use serde_json::json;
 use std::sync::Arc;
 
@@ -191,6 +193,46 @@ pub async fn images_are_stored_once(open: impl OpenStore) {
     let base64 = json["data"].as_str().unwrap();
     let blob = store.blob(&BlobHash::of(base64.as_bytes())).await.unwrap();
     assert_eq!(blob.unwrap(), base64);
+}
+
+/// What sessions have loaded lies in one blob for all of them, is known again
+/// after reopening, also from a checkpoint, and goes with the last of them.
+pub async fn resources_are_stored_once(open: impl OpenStore) {
+    let store = open().await;
+    let snapshot = format!(
+        "{{\"revision\":\"r\",\"x\":\"{}\"}}",
+        "s".repeat(MAX_INLINE_STRING_BYTES)
+    );
+    let loaded = SessionEventPayload::ResourcesLoaded(Arc::new(ResourcesLoaded {
+        revision: "r".into(),
+        snapshot: Some(snapshot.as_str().into()),
+        changes: Vec::new(),
+    }));
+    for id in ["ses_1", "ses_2"] {
+        let mut log = new_log(&store, id).await;
+        let first = vec![pending(id, 1, loaded.clone())];
+        log.append(first, Durability::Durable).await.unwrap();
+        // Enough turns for a checkpoint.
+        for number in 0..MIN_CHECKPOINT_EVENTS as usize / 4 {
+            let events = turn(number, ToolResult::text("done")).into_iter();
+            let events = events.map(|payload| pending(id, 1, payload)).collect();
+            log.append(events, Durability::Durable).await.unwrap();
+        }
+        let stored = store.read(&id.into(), 0, 1).await.unwrap();
+        assert!(stored[0].json.len() < 1_000, "{}", stored[0].json);
+        let opened = store.open(&id.into()).await.unwrap();
+        let checkpoint = opened.checkpoint.unwrap();
+        assert!(!checkpoint.json.contains("ssss"), "only referred to");
+        let reopened = open_log(&open().await, id).await.unwrap();
+        let known = reopened.state().resources.clone().unwrap();
+        assert_eq!(known.snapshot.as_deref(), Some(snapshot.as_str()));
+        assert_state_is_the_fold(&reopened).await;
+    }
+    let hash = BlobHash::of(snapshot.as_bytes());
+    assert!(store.delete(&"ses_1".into()).await.unwrap());
+    assert_eq!(store.blob(&hash).await.unwrap().unwrap(), snapshot);
+    assert!(store.delete(&"ses_2".into()).await.unwrap());
+    assert_eq!(store.blob(&hash).await.unwrap(), None);
 }
 
 /// A session of a newer event contract is refused, and its writer left alone.

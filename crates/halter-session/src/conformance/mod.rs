@@ -75,6 +75,7 @@ macro_rules! session_store_conformance {
             a_title_is_the_first_user_text,
             large_texts_are_stored_once,
             images_are_stored_once,
+            resources_are_stored_once,
             deleting_removes_everything_unshared,
             lines_are_kept_byte_for_byte,
             unknown_sessions_are_named,

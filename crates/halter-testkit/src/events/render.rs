@@ -102,6 +102,10 @@ fn details(payload: &SessionEventPayload, names: &mut Names) -> String {
         SessionEventPayload::TurnInterrupted { turn_id, reason } => {
             format!("{}: {reason}", names.turn(turn_id))
         }
+        SessionEventPayload::ResourcesLoaded(loaded) => {
+            let changes: Vec<String> = loaded.changes.iter().map(ToString::to_string).collect();
+            changes.join(", ")
+        }
         SessionEventPayload::ContextCompacted(compaction) => {
             format!("{} {}", compaction.reason, compaction.tier)
         }

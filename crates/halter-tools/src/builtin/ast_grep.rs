@@ -133,10 +133,11 @@ impl TypedTool for AstGrepTool {
         let path = path_in(input, "path").unwrap_or_else(|| ".".into());
         let replaces = input.get("action").and_then(Value::as_str) == Some("replace");
         let applies = input.get("dry_run").and_then(Value::as_bool) == Some(false);
-        match replaces && applies {
-            true => vec![Action::Read { path: path.clone() }, Action::Write { path }],
-            false => vec![Action::Read { path }],
-        }
+        let effect = match replaces && applies {
+            true => Action::Write { path: path.clone() },
+            false => Action::Other { mutating: false },
+        };
+        vec![Action::Read { path }, effect]
     }
 
     async fn diff(&self, context: ToolContext, input: AstGrepInput) -> Option<String> {

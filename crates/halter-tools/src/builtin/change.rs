@@ -53,6 +53,7 @@ pub(super) async fn change_file(
     let guard = lock_file(&context, target.clone()).await?;
     blocking(move || {
         let _guard = guard;
+        context.check_cancelled()?;
         let door = context.policy.door();
         let ticket = door.prepare_write(&target)?;
         let file = FileChange {

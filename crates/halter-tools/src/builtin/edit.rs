@@ -19,7 +19,7 @@ use serde_json::{Value, json};
 /// `replace_all`.
 #[derive(Deserialize, JsonSchema)]
 pub(crate) struct EditInput {
-    /// Absolute, or relative to the working directory.
+    /// Absolute or relative to the working directory.
     #[schemars(length(min = 1))]
     path: String,
     /// The text to replace, with its whitespace.
@@ -28,7 +28,7 @@ pub(crate) struct EditInput {
     /// The text to put in its place; may be empty.
     new_string: String,
     /// Only if the file still has this hash, as `read` reported it.
-    #[schemars(regex(pattern = "^[0-9a-fA-F]{64}$"))]
+    #[schemars(regex(pattern = "^[0-9a-fA-F]{64}$"), extend("unsent" = true))]
     expected_sha256: Option<String>,
     /// Replace every occurrence.
     #[serde(default)]

@@ -1,16 +1,15 @@
 //! `glob`: files by name.
 
 use super::support::{LOOKS, blocking, path_in, shown, spelled};
-use super::walk::{HiddenNames, WalkPlan, Walker, path_glob};
+use super::walk::{FoundName, HiddenNames, WalkPlan, Walker, below, path_glob};
 use crate::context::ToolContext;
 use crate::limits::{GLOB_DEFAULT_RESULTS, GLOB_MAX_RESULTS, PATTERN_CHARS};
 use crate::typed::TypedTool;
 use anyhow::bail;
 use async_trait::async_trait;
 use globset::GlobMatcher;
-use halter_policy::PolicyError;
+use halter_policy::{FileKind, PolicyError};
 use halter_protocol::{Action, Timestamp, ToolCapabilities, ToolConcurrency, ToolResult};
-use ignore::DirEntry;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Map, Value};
@@ -53,13 +52,12 @@ enum FileType {
 }
 
 impl FileType {
-    fn of(entry: &DirEntry) -> Option<Self> {
-        let kind = entry.file_type()?;
-        match () {
-            () if kind.is_dir() => Some(Self::Dir),
-            () if kind.is_symlink() => Some(Self::Symlink),
-            () if kind.is_file() => Some(Self::File),
-            () => None,
+    fn of(entry: &FoundName) -> Option<Self> {
+        match entry.kind() {
+            FileKind::Directory => Some(Self::Dir),
+            FileKind::Link => Some(Self::Symlink),
+            FileKind::File => Some(Self::File),
+            _ => None,
         }
     }
 
@@ -123,8 +121,7 @@ fn glob(context: &ToolContext, mut input: GlobInput) -> anyhow::Result<ToolResul
     let mut walker = Walker::new(context, &root, plan)?;
     let mut matches = Matches::new(&input);
     while let Some(entry) = walker.next_entry()? {
-        let below = entry.path().strip_prefix(&root).unwrap_or(entry.path());
-        if pattern.matcher.is_match(below)
+        if pattern.matcher.is_match(below(&root, entry.path()))
             && let Some(kind) = FileType::of(&entry)
             && input.file_type.is_none_or(|wanted| wanted == kind)
             && walker.admits(entry.path())
@@ -211,13 +208,13 @@ impl Matches {
         }
     }
 
-    fn add(&mut self, entry: &DirEntry, kind: FileType, show: impl Fn(&Path) -> String) {
+    fn add(&mut self, entry: &FoundName, kind: FileType, show: impl Fn(&Path) -> String) {
         self.total += 1;
         if !self.by_time && self.kept.len() >= self.max {
             return;
         }
         let changed = match self.by_time {
-            true => entry.metadata().ok().and_then(|data| data.modified().ok()),
+            true => entry.modified(),
             false => None,
         };
         let path = show(entry.path());

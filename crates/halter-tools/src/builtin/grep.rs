@@ -6,7 +6,7 @@ pub(super) mod filter;
 mod parallel;
 
 use super::support::{LOOKS, blocking, path_in, shown, spelled};
-use super::walk::{WalkPlan, Walker};
+use super::walk::{WalkPlan, Walker, below};
 use crate::context::{ToolContext, cancelled};
 use crate::limits::{
     GREP_CONTEXT_LINES, GREP_DEFAULT_MATCHES, GREP_HEAP_BYTES, GREP_MAX_MATCHES,
@@ -68,7 +68,7 @@ pub(crate) struct GrepInput {
     #[serde(default)]
     offset: u64,
     /// Cut lines that are longer, in bytes.
-    #[schemars(range(min = 20, max = LINE_BYTES))]
+    #[schemars(range(min = 20, max = LINE_BYTES), extend("unsent" = true))]
     max_columns: Option<u64>,
     /// Matching lines, matches per file, or files only.
     #[serde(default)]
@@ -249,9 +249,8 @@ fn next_file(
     filter: &FileFilter,
 ) -> anyhow::Result<Option<PathBuf>> {
     while let Some(entry) = walker.next_entry()? {
-        let below = entry.path().strip_prefix(root).unwrap_or(entry.path());
-        let is_file = entry.file_type().is_some_and(|kind| kind.is_file());
-        if is_file && filter.admits(below) && walker.admits(entry.path()) {
+        // What the policy refuses is found out when it is opened.
+        if entry.is_file() && filter.admits(below(root, entry.path())) {
             return Ok(Some(entry.into_path()));
         }
     }
@@ -267,7 +266,7 @@ fn look_at(
     collector: &Collector,
     path: &Path,
 ) -> anyhow::Result<LookedAt> {
-    match context.policy.door().open_read(path) {
+    match context.policy.door().open_listed(path) {
         Ok(handle) => search_file(context, searcher, matcher, collector, handle),
         Err(error) if error.is_denial() => Ok(LookedAt::ByPolicy),
         Err(error @ PolicyError::OutOfDescriptors { .. }) => Err(error.into()),
@@ -289,7 +288,7 @@ fn search_file(
         searcher,
         matcher,
         &mut sink,
-        handle.into_file(),
+        handle.into_reader(),
     )?;
     Ok(match searched {
         Ok(()) => LookedAt::Searched(sink.finish(), resolved),

@@ -92,7 +92,8 @@ impl TypedTool for ImageTool {
     fn actions(&self, input: &Value) -> Vec<Action> {
         let read = path_in(input, "path").map(|path| Action::Read { path });
         let write = path_in(input, "output_path").map(|path| Action::Write { path });
-        read.into_iter().chain(write).collect()
+        let effect = write.unwrap_or(Action::Other { mutating: false });
+        read.into_iter().chain([effect]).collect()
     }
 
     async fn run(&self, context: ToolContext, input: ImageInput) -> anyhow::Result<ToolResult> {

@@ -47,7 +47,7 @@ use crate::web::WebSettings;
 pub(crate) use browser::endpoint as browser_endpoint;
 pub use skill::SKILL_TOOL;
 use std::sync::Arc;
-pub(crate) use support::blocking;
+pub(crate) use support::{blocking, text_head};
 pub(crate) use tool_search::tool_search;
 
 /// All of them, in the order models see them.

@@ -11,7 +11,7 @@ use crate::limits::{JOB_POLL_WAIT, JOB_SETTLE_TIME, PROCESS_LISTED};
 use crate::typed::TypedTool;
 use anyhow::bail;
 use async_trait::async_trait;
-use halter_protocol::{ToolCapabilities, ToolResult};
+use halter_protocol::{Action, ToolCapabilities, ToolResult};
 use output::Shown;
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -72,10 +72,13 @@ impl TypedTool for ProcessTool {
         CHANGES
     }
 
+    fn actions(&self, input: &Value) -> Vec<Action> {
+        let mutating = !only_looks(input);
+        vec![Action::Other { mutating }]
+    }
+
     fn is_polling(&self, input: &Value) -> bool {
-        let looking = ["list", "poll", "read", "list_descendants"];
-        let action = input.get("action").and_then(Value::as_str);
-        action.is_some_and(|action| looking.contains(&action))
+        only_looks(input)
     }
 
     async fn run(&self, context: ToolContext, input: ProcessInput) -> anyhow::Result<ToolResult> {
@@ -94,6 +97,12 @@ impl TypedTool for ProcessTool {
         };
         Ok(ToolResult::json(value))
     }
+}
+
+fn only_looks(input: &Value) -> bool {
+    let looking = ["list", "poll", "read", "list_descendants"];
+    let action = input.get("action").and_then(Value::as_str);
+    action.is_some_and(|action| looking.contains(&action))
 }
 
 async fn kill_tree(context: &ToolContext, input: &ProcessInput) -> anyhow::Result<Value> {

@@ -109,6 +109,7 @@ impl TypedTool for PtyTool {
     fn actions(&self, input: &Value) -> Vec<Action> {
         match input.get("action").and_then(Value::as_str) {
             Some("start") => command_actions(input),
+            Some("read") => vec![Action::Other { mutating: false }],
             _ => Vec::new(),
         }
     }

@@ -35,7 +35,7 @@ use tokio_util::sync::CancellationToken;
 /// for an earlier output of this session.
 #[derive(Deserialize, JsonSchema)]
 pub(crate) struct ReadInput {
-    /// Absolute, or relative to the working directory.
+    /// Absolute or relative to the working directory.
     #[schemars(length(min = 1))]
     path: String,
     /// The first line, counted from 1.
@@ -48,7 +48,7 @@ pub(crate) struct ReadInput {
     limit: u64,
     /// How long the read may take.
     #[serde(default = "ten_seconds")]
-    #[schemars(range(min = 1, max = 600))]
+    #[schemars(range(min = 1, max = 600), extend("unsent" = true))]
     timeout_secs: u64,
     /// Return numbered `lines` instead of `content`.
     #[serde(default)]
@@ -104,7 +104,7 @@ impl TypedTool for ReadTool {
             let max_bytes = context.policy.max_read_bytes();
             let stop = ReadDeadline::new(&context.cancel, &input);
             let size = handle.metadata().len();
-            let file = handle.into_file();
+            let file = handle.into_reader();
             let (result, sha256) = look_at(file, size, path, &input, max_bytes, &stop)?;
             context.remember(file_seen(&resolved, &sha256));
             Ok(result)

@@ -109,6 +109,7 @@ impl TypedTool for ShellTool {
         command.cwd = cwd;
         command.environment = environment;
         command.place = place;
+        command.hosts = context.hosts.clone();
         let output = |text: &str| context.emit_output(Self::NAME, text);
         let finished = context
             .exec()?
@@ -201,6 +202,10 @@ async fn checked_command(
     let working_dir = context.working_dir.clone();
     blocking(move || {
         policy.check_shell_command_in(&command, start.as_deref())?;
+        if policy.door().is_elsewhere() {
+            // The repositories are not here to be read.
+            return Ok(Vec::new());
+        }
         let start = start.unwrap_or(working_dir);
         Ok(repository_environment(&command, &start))
     })

@@ -2,11 +2,14 @@
 
 use crate::availability::HarnessFacts;
 use crate::context::ToolContext;
+use crate::subagents::spawn::report_of;
 use crate::typed::TypedTool;
 use anyhow::bail;
 use async_trait::async_trait;
 use halter_protocol::encoding::escape_path;
-use halter_protocol::{ToolCapabilities, ToolResult};
+use halter_protocol::{
+    ResourceUse, SkillDef, SkillFork, SpawnSubagentRequest, ToolCapabilities, ToolResult,
+};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::json;
@@ -24,9 +27,8 @@ pub(crate) struct SkillInput {
     skill: String,
     /// What the skill shall be used for, where it takes arguments. The text of
     /// the skill says what they mean.
-    #[serde(rename = "args")]
     #[schemars(length(max = 10_000))]
-    _args: Option<String>,
+    args: Option<String>,
 }
 
 pub(crate) struct SkillTool;
@@ -37,7 +39,12 @@ impl TypedTool for SkillTool {
     const NAME: &'static str = SKILL_TOOL;
 
     fn capabilities(&self) -> ToolCapabilities {
-        super::support::LOOKS
+        // Commands of its text have deadlines of their own, and so has a
+        // subagent that follows it.
+        ToolCapabilities {
+            long_running: true,
+            ..super::support::LOOKS
+        }
     }
 
     fn unavailable(&self, harness: &HarnessFacts<'_>) -> Option<String> {
@@ -54,6 +61,9 @@ impl TypedTool for SkillTool {
                 skill.name
             );
         }
+        if let Some(fork) = &skill.fork {
+            return follow_below(&context, skill, fork, input.args).await;
+        }
         let place = match skill.always {
             true => "its text is in the system prompt",
             false => {
@@ -67,4 +77,35 @@ impl TypedTool for SkillTool {
             "note": place,
         })))
     }
+}
+
+/// Has a subagent follow the skill, and returns its report.
+async fn follow_below(
+    context: &ToolContext,
+    skill: &SkillDef,
+    fork: &SkillFork,
+    args: Option<String>,
+) -> anyhow::Result<ToolResult> {
+    let arguments = args.unwrap_or_default();
+    let message = match arguments.trim() {
+        "" => format!("Follow the skill '{}'.", skill.name),
+        about => format!("Follow the skill '{}': {about}", skill.name),
+    };
+    let request = SpawnSubagentRequest {
+        message,
+        agent_type: fork.agent.clone(),
+        wait: !fork.background,
+        uses: vec![ResourceUse::Skill {
+            name: skill.name.clone(),
+            arguments,
+        }],
+        ..SpawnSubagentRequest::default()
+    };
+    let started = context.subagents()?.spawn(request).await?;
+    if fork.background {
+        context.load_tool("wait_agent");
+        return Ok(ToolResult::json(serde_json::to_value(started)?));
+    }
+    let status = report_of(context, started.agent_id).await?;
+    Ok(ToolResult::json(status))
 }

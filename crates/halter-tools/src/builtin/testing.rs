@@ -26,12 +26,14 @@ pub(super) fn context(directory: &Path) -> ToolContext {
         earlier: Arc::new(NoEarlierMessages),
         tool_sessions: Arc::new(ToolSessionStore::new(scratch)),
         asker: Arc::new(NobodyToAsk),
+        hosts: None,
         tools: Arc::new(NoDeferredTools),
         snapshot: Arc::new(ResourceSnapshot::empty()),
         cancel: CancellationToken::new(),
         emit: Arc::new(NoopToolEventSink),
         policy: Arc::new(policy),
         subagents: None,
+        models: None,
         shell_timeout_secs: 1,
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::context::{ToolContext, cancelled};
 use crate::deferred::{DeferredTool, TOOL_SEARCH, search};
-use crate::limits::{LATE_TOOLS_WAIT, TOOL_SEARCH_RESULTS};
+use crate::limits::TOOL_SEARCH_RESULTS;
 use crate::tool::Tool;
 use crate::typed::{TypedTool, typed};
 use async_trait::async_trait;
@@ -37,7 +37,7 @@ struct ToolSearchTool {
 pub(crate) fn tool_search(deferred: &[DeferredTool]) -> Arc<dyn Tool> {
     let mut description = DESCRIPTION.to_owned();
     for tool in deferred {
-        description.push_str(&format!("\n- {}: {}", tool.spec.name, tool.summary));
+        description.push_str(&format!("\n{}: {}", tool.spec.name, tool.summary));
     }
     typed(ToolSearchTool { description })
 }
@@ -69,13 +69,17 @@ impl TypedTool for ToolSearchTool {
     ) -> anyhow::Result<ToolResult> {
         let tools = &context.tools;
         let look = || search(tools.deferred(), &input.query, input.max_results);
-        let mut found = look();
-        if is_lacking(&found, &input.query) && !tools.starting().is_empty() {
+        let mut found;
+        loop {
+            let starting = tools.starting().len();
+            found = look();
+            if starting == 0 || !is_lacking(&found, &input.query) {
+                break;
+            }
             tokio::select! {
                 () = context.cancel.cancelled() => return Err(cancelled().into()),
-                _ = tokio::time::timeout(LATE_TOOLS_WAIT, tools.settled()) => {}
+                more = tools.waits(starting) => if !more { break },
             }
-            found = look();
         }
         Ok(ToolResult::text(loaded(&context, found)))
     }
@@ -94,6 +98,7 @@ fn loaded(context: &ToolContext, found: Vec<DeferredTool>) -> String {
     let mut room = LOADED_TOOLS.saturating_sub(context.memory.loaded_tools.len());
     let mut names = Vec::new();
     let mut left_out = Vec::new();
+    let mut instructions = UntoldInstructions::new(context);
     for tool in found {
         let name = tool.spec.name.clone();
         if context.memory.loaded_tool(&name).is_none() {
@@ -102,6 +107,7 @@ fn loaded(context: &ToolContext, found: Vec<DeferredTool>) -> String {
                 continue;
             }
             room -= 1;
+            instructions.add(&tool);
             context.remember(MemoryChange::ToolLoaded { spec: tool.spec });
         }
         names.push(name);
@@ -138,5 +144,47 @@ fn loaded(context: &ToolContext, found: Vec<DeferredTool>) -> String {
             starting.join(", ")
         ));
     }
+    told.push_str(&instructions.text);
     told
+}
+
+/// What sources say of the use of their tools, told with the first tool of each
+/// that is loaded.
+struct UntoldInstructions {
+    told: Vec<String>,
+    text: String,
+}
+
+impl UntoldInstructions {
+    fn new(context: &ToolContext) -> Self {
+        let mut told = Vec::new();
+        // Most sessions have loaded nothing, and listing the tools costs something.
+        if !context.memory.loaded_tools.is_empty() {
+            let mut all = context.tools.deferred();
+            all.retain(|tool| context.memory.loaded_tool(&tool.spec.name).is_some());
+            let sources = all.into_iter().filter_map(|tool| tool.instructions);
+            told.extend(sources.map(|it| it.source));
+        }
+        let text = String::new();
+        Self { told, text }
+    }
+
+    fn add(&mut self, tool: &DeferredTool) {
+        let Some(said) = &tool.instructions else {
+            return;
+        };
+        if self.told.contains(&said.source) {
+            return;
+        }
+        self.told.push(said.source.clone());
+        self.text.push_str(&format!(
+            "\n\nWhat {} says of the use of its tools, in its words, not the user's:",
+            said.source
+        ));
+        // Marked line by line, so that no line can pass for something else.
+        for line in said.text.lines() {
+            self.text.push_str("\n> ");
+            self.text.push_str(line);
+        }
+    }
 }

@@ -7,20 +7,20 @@ mod parallel;
 
 use crate::context::{ToolContext, cancelled};
 use crate::limits::WALK_ENTRIES;
-use anyhow::bail;
-use globset::{GlobBuilder, GlobMatcher, GlobSet, GlobSetBuilder};
-use halter_policy::{ToolPolicy, is_out_of_descriptors};
+use halter_policy::search::walk_builder;
+pub(crate) use halter_policy::search::{HiddenNames, path_glob};
+use halter_policy::{
+    FileKind, PlacedWalk, PlacedWalkPlan, ToolPolicy, WalkedEntry, is_out_of_descriptors,
+};
 use ignore::types::Types;
 use ignore::{DirEntry, WalkBuilder};
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::SystemTime;
 use tokio_util::sync::CancellationToken;
-
-/// Alternatives of a pattern that are looked at for hidden names.
-const ALTERNATIVES: usize = 64;
 
 /// Which entries a walk yields.
 pub(crate) struct WalkPlan {
@@ -41,7 +41,56 @@ pub(crate) struct Walker {
     pub(crate) is_cut: bool,
 }
 
+/// One name that a walk found.
+pub(crate) enum FoundName {
+    Here(DirEntry),
+    Elsewhere(WalkedEntry),
+}
+
+impl FoundName {
+    pub(crate) fn path(&self) -> &Path {
+        match self {
+            Self::Here(entry) => entry.path(),
+            Self::Elsewhere(entry) => &entry.path,
+        }
+    }
+
+    pub(crate) fn into_path(self) -> PathBuf {
+        match self {
+            Self::Here(entry) => entry.into_path(),
+            Self::Elsewhere(entry) => entry.path,
+        }
+    }
+
+    /// What it is; a link is not followed.
+    pub(crate) fn kind(&self) -> FileKind {
+        match self {
+            Self::Elsewhere(entry) => entry.kind,
+            Self::Here(entry) => match entry.file_type() {
+                Some(kind) if kind.is_dir() => FileKind::Directory,
+                Some(kind) if kind.is_symlink() => FileKind::Link,
+                Some(kind) if kind.is_file() => FileKind::File,
+                _ => FileKind::Other,
+            },
+        }
+    }
+
+    pub(crate) fn is_file(&self) -> bool {
+        self.kind() == FileKind::File
+    }
+
+    /// When it was changed last.
+    pub(crate) fn modified(&self) -> Option<SystemTime> {
+        match self {
+            Self::Elsewhere(entry) => entry.modified,
+            Self::Here(entry) => entry.metadata().ok()?.modified().ok(),
+        }
+    }
+}
+
 enum WalkEntries {
+    /// Found where the files are.
+    Placed(std::vec::IntoIter<WalkedEntry>),
     /// Found one after the other, as they are asked for.
     Found(Box<ignore::Walk>),
     /// Found by several threads before, and put in order.
@@ -50,11 +99,17 @@ enum WalkEntries {
 }
 
 impl WalkEntries {
-    fn next(&mut self) -> Option<Result<DirEntry, ignore::Error>> {
+    fn next(&mut self) -> Option<Result<FoundName, ignore::Error>> {
         match self {
-            Self::Found(walk) => walk.next(),
+            Self::Placed(entries) => entries.next().map(|it| Ok(FoundName::Elsewhere(it))),
+            Self::Found(walk) => loop {
+                match walk.next()? {
+                    Ok(entry) if entry.depth() == 0 => {}
+                    found => return Some(found.map(FoundName::Here)),
+                }
+            },
             #[cfg(any(feature = "advanced-tools", test))]
-            Self::Collected(entries) => entries.next().map(Ok),
+            Self::Collected(entries) => entries.next().map(|it| Ok(FoundName::Here(it))),
         }
     }
 }
@@ -63,6 +118,14 @@ impl Walker {
     /// The walk of `glob` and `grep`: by several threads where
     /// `advanced-tools` is compiled.
     pub(crate) fn new(context: &ToolContext, root: &Path, plan: WalkPlan) -> anyhow::Result<Self> {
+        let placed = PlacedWalkPlan {
+            hidden: plan.hidden.pattern().to_owned(),
+            max_depth: plan.max_depth,
+            max: WALK_ENTRIES,
+        };
+        if let Some(walk) = context.policy.door().walk_elsewhere(root, &placed)? {
+            return Ok(Self::placed(context, walk, plan.types.as_ref()));
+        }
         #[cfg(feature = "advanced-tools")]
         return Self::with_threads(context, root, plan);
         #[cfg(not(feature = "advanced-tools"))]
@@ -98,33 +161,39 @@ impl Walker {
         Ok(walker)
     }
 
+    /// The names that were found where the files are.
+    fn placed(context: &ToolContext, mut walk: PlacedWalk, types: Option<&Types>) -> Self {
+        if let Some(types) = types {
+            let is_left = |entry: &WalkedEntry| {
+                let is_directory = entry.kind == FileKind::Directory;
+                !types.matched(&entry.path, is_directory).is_ignore()
+            };
+            walk.entries.retain(is_left);
+        }
+        Self {
+            entries: WalkEntries::Placed(walk.entries.into_iter()),
+            policy: Arc::clone(&context.policy),
+            cancel: context.cancel.clone(),
+            sensitive: Arc::new(AtomicUsize::new(walk.closed)),
+            budget: EntryBudget::default(),
+            unreadable: walk.unreadable,
+            is_cut: walk.is_cut,
+        }
+    }
+
     fn prepare(
         context: &ToolContext,
         root: &Path,
         plan: WalkPlan,
     ) -> anyhow::Result<(Self, WalkBuilder)> {
-        if !has_plain_ignore_files(root) {
-            bail!(
-                "cannot search '{}': one of its ignore files is not a regular file; remove it",
-                root.display()
-            );
-        }
         let sensitive = Arc::new(AtomicUsize::new(0));
-        let rules = IgnoreRules::for_search(root, context.policy.door().working_dir());
-        let mut builder = WalkBuilder::new(root);
-        builder
-            .hidden(false)
-            .git_global(false)
-            .require_git(rules == IgnoreRules::Repository)
-            .parents(rules != IgnoreRules::SearchedDirectory)
-            .follow_links(false)
-            .max_depth(plan.max_depth)
-            .sort_by_file_name(OsStr::cmp)
-            .filter_entry(directory_filter(
-                Arc::clone(&context.policy),
-                plan.hidden,
-                Arc::clone(&sensitive),
-            ));
+        let policy = Arc::clone(&context.policy);
+        let may_read = move |path: &Path| policy.door().may_read(path).is_ok();
+        let working_dir = context.policy.door().working_dir();
+        let hidden = plan.hidden;
+        let closed = Arc::clone(&sensitive);
+        let mut builder = walk_builder(root, working_dir, hidden, may_read, closed)?;
+        builder.max_depth(plan.max_depth);
         if let Some(types) = plan.types {
             builder.types(types);
         }
@@ -141,7 +210,7 @@ impl Walker {
     }
 
     /// The next entry below the root, or none at the end.
-    pub(crate) fn next_entry(&mut self) -> anyhow::Result<Option<DirEntry>> {
+    pub(crate) fn next_entry(&mut self) -> anyhow::Result<Option<FoundName>> {
         loop {
             if self.cancel.is_cancelled() {
                 return Err(cancelled().into());
@@ -154,7 +223,6 @@ impl Walker {
                 return Ok(None);
             }
             match entry {
-                Ok(entry) if entry.depth() == 0 => {}
                 Ok(entry) => return Ok(Some(entry)),
                 Err(error) if error.io_error().is_some_and(is_out_of_descriptors) => {
                     return Err(error.into());
@@ -179,6 +247,20 @@ impl Walker {
     }
 }
 
+/// A path of a walk without the root in front of it.
+pub(crate) fn below<'p>(root: &Path, path: &'p Path) -> &'p Path {
+    // Those of a walk begin with the root as it is spelled, so that they need
+    // not be taken apart.
+    let rest = path
+        .as_os_str()
+        .as_bytes()
+        .strip_prefix(root.as_os_str().as_bytes());
+    match rest.and_then(|rest| rest.strip_prefix(b"/")) {
+        Some(rest) => Path::new(OsStr::from_bytes(rest)),
+        None => path.strip_prefix(root).unwrap_or(path),
+    }
+}
+
 /// How many more entries a walk may visit.
 struct EntryBudget(usize);
 
@@ -196,184 +278,20 @@ impl EntryBudget {
     }
 }
 
-/// Whose ignore files above a searched directory apply to it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum IgnoreRules {
-    /// The git repository's that it belongs to.
-    Repository,
-    /// The session's: all above it.
-    Session,
-    /// Its own only: some above the session's directory have nothing to do
-    /// with it.
-    SearchedDirectory,
-}
-
-impl IgnoreRules {
-    fn for_search(root: &Path, working_dir: &Path) -> Self {
-        let mut unrelated = false;
-        for directory in root.ancestors() {
-            if directory.join(".git").exists() {
-                return Self::Repository;
-            }
-            if !directory.starts_with(working_dir) {
-                unrelated |= [".gitignore", ".ignore"]
-                    .iter()
-                    .any(|name| directory != root && directory.join(name).exists());
-            }
-        }
-        match unrelated {
-            true => Self::SearchedDirectory,
-            false => Self::Session,
-        }
-    }
-}
-
-/// Whether the ignore files of a directory can be read without waiting: a FIFO
-/// in their place would block the walk.
-fn has_plain_ignore_files(directory: &Path) -> bool {
-    [".gitignore", ".ignore", ".git/info/exclude"]
-        .iter()
-        .filter_map(|name| std::fs::metadata(directory.join(name)).ok())
-        .all(|found| found.is_file() || found.is_dir())
-}
-
-/// Leaves out hidden names, and directories nothing may be read in.
-fn directory_filter(
-    policy: Arc<dyn ToolPolicy>,
-    hidden: HiddenNames,
-    sensitive: Arc<AtomicUsize>,
-) -> impl Fn(&DirEntry) -> bool + Send + Sync + 'static {
-    move |entry| {
-        if entry.depth() == 0 {
-            return true;
-        }
-        if !hidden.admits(entry.file_name()) {
-            return false;
-        }
-        let is_directory = entry.file_type().is_some_and(|kind| kind.is_dir());
-        let is_open =
-            || policy.door().may_read(entry.path()).is_ok() && has_plain_ignore_files(entry.path());
-        if is_directory && !is_open() {
-            sensitive.fetch_add(1, Ordering::Relaxed);
-            return false;
-        }
-        true
-    }
-}
-
-/// Which names that start with a dot a pattern asks for. As in a shell, a
-/// wildcard does not match them; a component that starts with a dot does.
-#[derive(Default)]
-pub(crate) struct HiddenNames(Option<GlobSet>);
-
-impl HiddenNames {
-    /// The hidden names that a glob pattern mentions.
-    pub(crate) fn named_in(pattern: &str) -> Self {
-        let mut names = GlobSetBuilder::new();
-        let mut is_empty = true;
-        for alternative in alternatives(pattern) {
-            for component in alternative.split('/') {
-                if component.starts_with('.')
-                    && component != ".."
-                    && let Ok(name) = path_glob(component)
-                {
-                    names.add(name.glob().clone());
-                    is_empty = false;
-                }
-            }
-        }
-        Self(names.build().ok().filter(|_| !is_empty))
-    }
-
-    fn admits(&self, name: &OsStr) -> bool {
-        !name.as_bytes().starts_with(b".")
-            || self.0.as_ref().is_some_and(|names| names.is_match(name))
-    }
-}
-
-/// A glob in which `*` stays inside a directory and `**` does not.
-pub(crate) fn path_glob(pattern: &str) -> Result<GlobMatcher, globset::Error> {
-    Ok(GlobBuilder::new(pattern)
-        .literal_separator(true)
-        .backslash_escape(true)
-        .empty_alternates(true)
-        .build()?
-        .compile_matcher())
-}
-
-/// A pattern with its outermost braces written out, as far as they are few.
-fn alternatives(pattern: &str) -> Vec<String> {
-    let mut done = Vec::new();
-    let mut open = vec![pattern.to_owned()];
-    while let Some(next) = open.pop() {
-        match first_braces(&next) {
-            Some((before, choices, after)) if done.len() + open.len() < ALTERNATIVES => {
-                open.extend(
-                    choices
-                        .into_iter()
-                        .map(|choice| format!("{before}{choice}{after}")),
-                );
-            }
-            _ => done.push(next),
-        }
-    }
-    done
-}
-
-/// The text before the first braces, what they offer, and the text after.
-fn first_braces(pattern: &str) -> Option<(&str, Vec<&str>, &str)> {
-    let (before, rest) = pattern.split_once('{')?;
-    let mut depth = 0usize;
-    let mut start = 0;
-    let mut choices = Vec::new();
-    for (at, character) in rest.char_indices() {
-        match character {
-            '{' => depth += 1,
-            '}' if depth > 0 => depth -= 1,
-            ',' if depth == 0 => {
-                choices.push(rest.get(start..at)?);
-                start = at + 1;
-            }
-            '}' => {
-                choices.push(rest.get(start..at)?);
-                return Some((before, choices, rest.get(at + 1..)?));
-            }
-            _ => {}
-        }
-    }
-    None
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn admits(pattern: &str, name: &str) -> bool {
-        HiddenNames::named_in(pattern).admits(OsStr::new(name))
-    }
-
     #[test]
-    fn hidden_names_must_be_named() {
-        for (pattern, name, expected) in [
-            ("**/*", ".git", false),
-            ("**/*", "src", true),
-            (".github/**", ".github", true),
-            (".github/**", ".git", false),
-            ("**/.*", ".eslintrc", true),
-            ("{.github,src}/**/*.yml", ".github", true),
-            ("a/{b,{.c,d}}/x", ".c", true),
-            ("{a/.b,c}/x", ".b", true),
-            ("./src/*", ".hidden", false),
-            ("{unclosed", ".x", false),
+    fn a_path_is_shown_from_the_root_of_its_walk() {
+        for (root, path, expected) in [
+            ("/a", "/a/b/c", "b/c"),
+            ("/", "/b/c", "b/c"),
+            ("/a", "/ab/c", "/ab/c"),
+            ("/a/", "/a/b", "b"),
         ] {
-            assert_eq!(admits(pattern, name), expected, "{pattern} {name}");
+            assert_eq!(below(Path::new(root), Path::new(path)), Path::new(expected));
         }
-    }
-
-    #[test]
-    fn many_braces_do_not_explode() {
-        let pattern = "{a,b}".repeat(40);
-        assert!(alternatives(&pattern).len() <= ALTERNATIVES + 1);
     }
 
     #[test]
@@ -382,14 +300,5 @@ mod tests {
         assert!((0..WALK_ENTRIES).all(|_| budget.spend()));
         assert!(!budget.spend());
         assert!(!budget.spend());
-    }
-
-    #[test]
-    fn stars_know_directories() {
-        let rust = path_glob("src/*.rs").unwrap();
-        assert!(rust.is_match("src/lib.rs"));
-        assert!(!rust.is_match("src/a/b.rs"));
-        assert!(path_glob("**/*.rs").unwrap().is_match("lib.rs"));
-        assert!(path_glob("src/**/*.rs").unwrap().is_match("src/a/b/c.rs"));
     }
 }

@@ -205,6 +205,10 @@ impl ExecSession for LocalSession {
         request.environment = command.environment;
         request.deadline = Some(command.deadline);
         request.output = limits;
+        let _asking = command.hosts.map(|hosts| {
+            request.pause = hosts.pause().clone();
+            proxy.map(|proxy| proxy.ask_for(hosts))
+        });
         let live = LiveText::new(output);
         let sink = |chunk: OutputChunk| live.push(&chunk);
         let stop = cancel.child_token();
@@ -231,7 +235,7 @@ impl ExecSession for LocalSession {
             sandbox_note: None,
             refused_hosts: proxy.map_or_else(Vec::new, |it| it.refusals().take()),
         };
-        finished.sandbox_note = sandbox.note(&finished);
+        finished.sandbox_note = sandbox.note(&finished).await;
         if session_shell.is_aside(&command.place) {
             let notes = [session_shell.side_note(), finished.sandbox_note.take()];
             let notes: Vec<String> = notes.into_iter().flatten().collect();

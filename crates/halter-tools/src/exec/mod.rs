@@ -20,7 +20,7 @@ mod sandbox;
 
 use crate::context::ToolContext;
 use crate::limits::{SHELL_KEPT_FILE_BYTES, SHELL_KEPT_FILES, SHELL_RESULT_BYTES};
-use crate::network::{HostResolver, SystemResolver};
+use crate::network::{HostQuestions, HostResolver, SystemResolver};
 use crate::scratch::ScratchDir;
 use crate::session::{ToolSessionClosed, ToolSessionState, ToolSessionStore};
 use async_trait::async_trait;
@@ -32,15 +32,15 @@ pub use halter_exec::{
     Environment, ExecError, ExitStatus, KillOutcome, ProcessInfo, SignalResult, TerminalSize,
 };
 use halter_policy::shell::git_environment;
-use halter_policy::{HostRefusal, NetworkPolicy, SandboxBounds};
+use halter_policy::{HostRefusal, NetworkPolicy, SandboxBounds, SessionFiles};
 pub use kept::KeptOutput;
 pub use local::LocalExec;
 pub use sampling::{RunningSampling, StackSamples};
 pub use sandbox::{
     AttachedProgram, RungStatus, SandboxRequired, SandboxStatus, ServedNetwork, SessionSandbox,
-    containment, not_held, probe_sandbox,
+    containment, not_held, probe_sandbox, refusal_note,
 };
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio_util::sync::CancellationToken;
@@ -63,7 +63,31 @@ pub trait ExecBackend: Send + Sync + std::fmt::Debug {
     async fn check(&self, _bounds: &SandboxBounds) -> anyhow::Result<Vec<String>> {
         Ok(Vec::new())
     }
+
+    /// Where the files of a session in this directory are, if those that its
+    /// commands see are not this machine's. Asked before the session's policy is
+    /// bound, which then opens files there.
+    ///
+    /// # Errors
+    /// The place cannot be reached, has no such directory, or has other files
+    /// and does not give them to tools.
+    async fn files(&self, _directory: &Path) -> anyhow::Result<Option<SessionFiles>> {
+        Ok(None)
+    }
 }
+
+/// What is not from there, for people, where the files of a session are those of
+/// the place where its commands run.
+pub const NOT_FROM_ELSEWHERE: [&str; 4] = [
+    "tools use the files there; hooks, MCP servers, language servers, browsers and worktrees of \
+     subagents stay on this machine",
+    "what a user attaches, user-wide instructions, skills and the rest of the configuration are \
+     this machine's",
+    "nobody is asked about files beyond the session's directories there: name them in \
+     policy.allowed_read_roots or policy.allowed_write_roots",
+    "filters and drivers that a git repository there names in its own configuration are not turned \
+     off",
+];
 
 /// What one session has at the place where its commands run.
 ///
@@ -203,6 +227,9 @@ pub struct ExecCommand {
     pub deadline: Duration,
     /// Where it runs, if the session has a sandbox.
     pub place: ExecPlace,
+    /// Who is asked about hosts that it may not reach, where the place sees
+    /// that while it runs; absent: they are refused.
+    pub hosts: Option<HostQuestions>,
 }
 
 /// Where a command of a session with a sandbox runs. Elsewhere than with all
@@ -229,6 +256,7 @@ impl ExecCommand {
             environment: Environment::new(),
             deadline,
             place: ExecPlace::Session,
+            hosts: None,
         }
     }
 }

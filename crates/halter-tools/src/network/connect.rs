@@ -1,5 +1,6 @@
 //! A connection to a host that the policy lets through.
 
+use super::asking::HostQuestions;
 use super::resolver::{HostResolver, SystemResolver};
 use crate::limits::{CONNECT_ADDRESSES, CONNECT_TIME, RESOLVE_TIME};
 use halter_policy::{Destination, Host, HostRefusal, NetworkPolicy};
@@ -84,6 +85,32 @@ impl Connector {
         Self {
             policy: Arc::new(policy),
             resolver,
+        }
+    }
+
+    /// A connector by another policy.
+    #[must_use]
+    pub(crate) fn with_policy(&self, policy: NetworkPolicy) -> Self {
+        Self::with_resolver(policy, Arc::clone(&self.resolver))
+    }
+
+    /// As [`connect`](Self::connect). Where a person may let the connection
+    /// through, they are asked first; the addresses of the host are checked all
+    /// the same.
+    pub(crate) async fn connect_asking(
+        &self,
+        destination: &Destination,
+        questions: Option<&HostQuestions>,
+    ) -> Result<TcpStream, ConnectError> {
+        match (self.connect(destination).await, questions) {
+            (Err(ConnectError::Refused(refusal)), Some(questions))
+                if questions.let_through(destination, &refusal).await =>
+            {
+                let policy = NetworkPolicy::clone(&self.policy);
+                let opened = policy.opened_for([destination.clone()]);
+                self.with_policy(opened).connect(destination).await
+            }
+            (connected, _) => connected,
         }
     }
 

@@ -8,10 +8,12 @@
 //!
 //! What the model services are asked goes another way and is not meant here.
 
+mod asking;
 mod connect;
 mod proxy;
 mod resolver;
 
+pub use asking::HostQuestions;
 pub use connect::{ConnectError, Connector};
 pub use proxy::{FilteringProxy, ProxyRefusals, proxy_environment};
 pub use resolver::{HostResolver, SystemResolver};

@@ -5,7 +5,7 @@
 //! What a child may do is decided by whoever implements [`SubagentControl`],
 //! never here.
 
-mod spawn;
+pub(crate) mod spawn;
 mod tools;
 
 pub use spawn::SPAWN_AGENT;
@@ -21,6 +21,7 @@ use halter_protocol::{
 };
 use halter_protocol::{CloseSubagentRequest, SendSubagentInputRequest};
 use std::sync::Arc;
+use tools::{CloseAgent, SendInput, SubagentTool, WaitAgent};
 
 /// Starts and follows the subagents of one session.
 #[async_trait]
@@ -76,8 +77,8 @@ fn no_subagents(harness: &HarnessFacts<'_>) -> Option<String> {
 pub fn subagent_tools(types: &[AgentTypeLine]) -> Vec<Arc<dyn Tool>> {
     vec![
         Arc::new(spawn::SpawnAgentTool::new(types.to_vec())),
-        typed(tools::SendInputTool),
-        typed(tools::WaitAgentTool),
-        typed(tools::CloseAgentTool),
+        typed(SubagentTool::<SendInput>::new()),
+        typed(SubagentTool::<WaitAgent>::new()),
+        typed(SubagentTool::<CloseAgent>::new()),
     ]
 }

@@ -8,6 +8,7 @@ use crate::limits::{SUBAGENT_TASK_CHARS, SUBAGENT_TYPE_LINE_CHARS};
 use crate::tool::Tool;
 use crate::typed::input_schema;
 use async_trait::async_trait;
+use halter_protocol::resource::bare_name;
 use halter_protocol::{
     Action, AgentId, ModelId, SpawnSubagentRequest, ToolCapabilities, ToolConcurrency, ToolError,
     ToolErrorCode, ToolResult, ToolSpec, WaitSubagentRequest,
@@ -49,6 +50,18 @@ impl SpawnAgentTool {
     pub fn new(types: Vec<AgentTypeLine>) -> Self {
         Self { types }
     }
+
+    /// All names that a call may use: the full ones, and bare ones of plugins'
+    /// types that nothing else is called by.
+    fn names(&self) -> Vec<Value> {
+        let full: Vec<&str> = self.types.iter().map(|it| it.name.as_str()).collect();
+        let bare = full.iter().map(|name| bare_name(name));
+        let is_unique = |name: &str| bare.clone().filter(|it| *it == name).count() == 1;
+        let unique = bare.clone().filter(|name| is_unique(name));
+        let unique = unique.filter(|name| !full.contains(name));
+        let names = full.iter().copied().chain(unique);
+        names.map(Value::from).collect()
+    }
 }
 
 #[async_trait]
@@ -56,7 +69,7 @@ impl Tool for SpawnAgentTool {
     fn spec(&self) -> ToolSpec {
         let (mut schema, mut description) = input_schema::<SpawnAgentInput>();
         if !self.types.is_empty() {
-            description.push_str("\n\nTypes, `general` unless you name another:");
+            description.push_str("\nTypes, `general` unless you name another:");
             for AgentTypeLine {
                 name,
                 description: when,
@@ -64,15 +77,12 @@ impl Tool for SpawnAgentTool {
             {
                 let when = when.lines().next().unwrap_or_default();
                 let short: String = when.chars().take(SUBAGENT_TYPE_LINE_CHARS).collect();
-                description.push_str(&format!("\n- {name}: {short}"));
+                description.push_str(&format!("\n{name}: {short}"));
             }
-            let names: Vec<Value> = self.types.iter().map(|it| it.name.clone().into()).collect();
+            let names = self.names();
             if let Some(kind) = schema.pointer_mut("/properties/agent_type") {
-                *kind = serde_json::json!({
-                    "type": "string",
-                    "enum": names,
-                    "description": "What kind of subagent.",
-                });
+                // The description of the tool says what each is for.
+                *kind = serde_json::json!({ "type": "string", "enum": names });
             }
         }
         ToolSpec {
@@ -130,6 +140,7 @@ impl Tool for SpawnAgentTool {
                 fork_context: input.fork_context,
                 model: input.model.map(ModelId::from),
                 wait: input.wait,
+                uses: Vec::new(),
             })
             .await?;
         if !input.wait {
@@ -141,7 +152,7 @@ impl Tool for SpawnAgentTool {
 }
 
 /// The report of one subagent. If the call is cancelled, so is the subagent.
-async fn report_of(context: &ToolContext, target: AgentId) -> anyhow::Result<Value> {
+pub(crate) async fn report_of(context: &ToolContext, target: AgentId) -> anyhow::Result<Value> {
     let control = context.subagents()?;
     let wait = WaitSubagentRequest {
         targets: vec![target.clone()],

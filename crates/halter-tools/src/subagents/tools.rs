@@ -1,6 +1,6 @@
 //! `send_input`, `wait_agent` and `close_agent`: what follows a `spawn_agent`.
 
-use super::no_subagents;
+use super::{SubagentControl, no_subagents};
 use crate::availability::HarnessFacts;
 use crate::context::{ToolContext, cancelled};
 use crate::limits::{SUBAGENT_TARGETS, SUBAGENT_TASK_CHARS, SUBAGENT_WAIT_MS};
@@ -12,7 +12,9 @@ use halter_protocol::{
 };
 use schemars::JsonSchema;
 use serde::Deserialize;
+use serde::de::DeserializeOwned;
 use serde_json::Value;
+use std::marker::PhantomData;
 
 /// The name of the tool that gives a subagent more to do.
 pub const SEND_INPUT: &str = "send_input";
@@ -22,6 +24,77 @@ pub const WAIT_AGENT: &str = "wait_agent";
 
 /// The name of the tool that ends a subagent.
 pub const CLOSE_AGENT: &str = "close_agent";
+
+/// What one of these tools has a subagent do.
+#[async_trait]
+pub(super) trait SubagentCall: Send + Sync + 'static {
+    type Input: DeserializeOwned + JsonSchema + Send;
+    const NAME: &'static str;
+    const SUMMARY: &'static str;
+    const CONCURRENCY: ToolConcurrency = ToolConcurrency::Exclusive;
+    const CAPABILITIES: ToolCapabilities = ToolCapabilities {
+        mutating: true,
+        requires_approval: false,
+        cancellable: false,
+        long_running: false,
+    };
+    /// Repeating the call is how one waits.
+    const POLLS: bool = false;
+
+    async fn call(control: &dyn SubagentControl, input: Self::Input) -> anyhow::Result<Value>;
+}
+
+pub(super) struct SubagentTool<C>(PhantomData<fn() -> C>);
+
+impl<C> SubagentTool<C> {
+    pub(super) fn new() -> Self {
+        Self(PhantomData)
+    }
+}
+
+#[async_trait]
+impl<C: SubagentCall> TypedTool for SubagentTool<C> {
+    type Input = C::Input;
+    const NAME: &'static str = C::NAME;
+    const SUMMARY: Option<&'static str> = Some(C::SUMMARY);
+    const RARE: bool = true;
+
+    fn concurrency(&self) -> ToolConcurrency {
+        C::CONCURRENCY
+    }
+
+    fn capabilities(&self) -> ToolCapabilities {
+        C::CAPABILITIES
+    }
+
+    /// Nothing changes by these calls themselves.
+    fn actions(&self, _input: &Value) -> Vec<Action> {
+        vec![Action::Other { mutating: false }]
+    }
+
+    fn is_polling(&self, _input: &Value) -> bool {
+        C::POLLS
+    }
+
+    fn unavailable(&self, harness: &HarnessFacts<'_>) -> Option<String> {
+        no_subagents(harness)
+    }
+
+    async fn run(&self, context: ToolContext, input: C::Input) -> anyhow::Result<ToolResult> {
+        let control = context.subagents()?;
+        let cancelled_first = async {
+            match C::CAPABILITIES.cancellable {
+                true => context.cancel.cancelled().await,
+                false => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            biased;
+            () = cancelled_first => Err(cancelled().into()),
+            answer = C::call(&*control, input) => Ok(ToolResult::json(answer?)),
+        }
+    }
+}
 
 /// Give a subagent more to do: one that works hears it as soon as it can, one
 /// that has reported goes on with what it knows.
@@ -34,42 +107,18 @@ pub(super) struct SendInput {
     message: String,
 }
 
-pub(super) struct SendInputTool;
-
-/// Nothing changes by these calls themselves.
-fn harmless() -> Vec<Action> {
-    vec![Action::Other { mutating: false }]
-}
-
 #[async_trait]
-impl TypedTool for SendInputTool {
-    type Input = SendInput;
+impl SubagentCall for SendInput {
+    type Input = Self;
     const NAME: &'static str = SEND_INPUT;
-    const SUMMARY: Option<&'static str> = Some("to a subagent");
-    const RARE: bool = true;
+    const SUMMARY: &'static str = "to a subagent";
 
-    fn capabilities(&self) -> ToolCapabilities {
-        ToolCapabilities {
-            mutating: true,
-            ..ToolCapabilities::default()
-        }
-    }
-
-    fn actions(&self, _input: &Value) -> Vec<Action> {
-        harmless()
-    }
-
-    fn unavailable(&self, harness: &HarnessFacts<'_>) -> Option<String> {
-        no_subagents(harness)
-    }
-
-    async fn run(&self, context: ToolContext, input: SendInput) -> anyhow::Result<ToolResult> {
+    async fn call(control: &dyn SubagentControl, input: Self) -> anyhow::Result<Value> {
         let request = SendSubagentInputRequest {
             target: input.target.into(),
             message: input.message,
         };
-        let status = context.subagents()?.send_input(request).await?;
-        Ok(ToolResult::json(serde_json::to_value(status)?))
+        Ok(serde_json::to_value(control.send_input(request).await?)?)
     }
 }
 
@@ -85,51 +134,26 @@ pub(super) struct WaitAgent {
     timeout_ms: Option<u64>,
 }
 
-pub(super) struct WaitAgentTool;
-
 #[async_trait]
-impl TypedTool for WaitAgentTool {
-    type Input = WaitAgent;
+impl SubagentCall for WaitAgent {
+    type Input = Self;
     const NAME: &'static str = WAIT_AGENT;
-    const SUMMARY: Option<&'static str> = Some("for a report");
-    const RARE: bool = true;
+    const SUMMARY: &'static str = "for a report";
+    const CONCURRENCY: ToolConcurrency = ToolConcurrency::ReadOnly;
+    const CAPABILITIES: ToolCapabilities = ToolCapabilities {
+        mutating: false,
+        requires_approval: false,
+        cancellable: true,
+        long_running: true,
+    };
+    const POLLS: bool = true;
 
-    fn concurrency(&self) -> ToolConcurrency {
-        ToolConcurrency::ReadOnly
-    }
-
-    fn capabilities(&self) -> ToolCapabilities {
-        ToolCapabilities {
-            cancellable: true,
-            long_running: true,
-            ..ToolCapabilities::default()
-        }
-    }
-
-    fn actions(&self, _input: &Value) -> Vec<Action> {
-        harmless()
-    }
-
-    fn is_polling(&self, _input: &Value) -> bool {
-        true
-    }
-
-    fn unavailable(&self, harness: &HarnessFacts<'_>) -> Option<String> {
-        no_subagents(harness)
-    }
-
-    async fn run(&self, context: ToolContext, input: WaitAgent) -> anyhow::Result<ToolResult> {
-        let control = context.subagents()?;
+    async fn call(control: &dyn SubagentControl, input: Self) -> anyhow::Result<Value> {
         let request = WaitSubagentRequest {
             targets: input.targets.into_iter().map(Into::into).collect(),
             timeout_ms: input.timeout_ms,
         };
-        let waited = tokio::select! {
-            biased;
-            () = context.cancel.cancelled() => return Err(cancelled().into()),
-            waited = control.wait(request) => waited?,
-        };
-        Ok(ToolResult::json(serde_json::to_value(waited)?))
+        Ok(serde_json::to_value(control.wait(request).await?)?)
     }
 }
 
@@ -141,35 +165,16 @@ pub(super) struct CloseAgent {
     target: String,
 }
 
-pub(super) struct CloseAgentTool;
-
 #[async_trait]
-impl TypedTool for CloseAgentTool {
-    type Input = CloseAgent;
+impl SubagentCall for CloseAgent {
+    type Input = Self;
     const NAME: &'static str = CLOSE_AGENT;
-    const SUMMARY: Option<&'static str> = Some("end a subagent");
-    const RARE: bool = true;
+    const SUMMARY: &'static str = "end a subagent";
 
-    fn capabilities(&self) -> ToolCapabilities {
-        ToolCapabilities {
-            mutating: true,
-            ..ToolCapabilities::default()
-        }
-    }
-
-    fn actions(&self, _input: &Value) -> Vec<Action> {
-        harmless()
-    }
-
-    fn unavailable(&self, harness: &HarnessFacts<'_>) -> Option<String> {
-        no_subagents(harness)
-    }
-
-    async fn run(&self, context: ToolContext, input: CloseAgent) -> anyhow::Result<ToolResult> {
+    async fn call(control: &dyn SubagentControl, input: Self) -> anyhow::Result<Value> {
         let request = CloseSubagentRequest {
             target: input.target.into(),
         };
-        let closed = context.subagents()?.close(request).await?;
-        Ok(ToolResult::json(serde_json::to_value(closed)?))
+        Ok(serde_json::to_value(control.close(request).await?)?)
     }
 }

@@ -107,20 +107,22 @@ pub(crate) async fn send(
     request: WebRequest,
 ) -> anyhow::Result<Answer> {
     let (time, shown) = (request.time, request.url.to_string());
-    let sent = tokio::time::timeout(time, follow(context, tls, request));
-    let sent = tokio::select! {
+    // A person who is asked about a host takes none of it.
+    let pause = context.hosts.as_ref().map(|it| it.pause().clone());
+    let pause = pause.unwrap_or_default();
+    tokio::select! {
         biased;
-        () = context.cancel.cancelled() => return Err(cancelled().into()),
-        sent = sent => sent,
-    };
-    sent.unwrap_or_else(|_| {
-        let message = format!(
-            "'{shown}' did not answer completely within {} s; give it more time where the call \
-             takes one, or try another address",
-            time.as_secs()
-        );
-        Err(ToolError::new(ToolErrorCode::TimedOut, message).into())
-    })
+        () = context.cancel.cancelled() => Err(cancelled().into()),
+        sent = follow(context, tls, request) => sent,
+        () = pause.sleep(time) => {
+            let message = format!(
+                "'{shown}' did not answer completely within {} s; give it more time where the \
+                 call takes one, or try another address",
+                time.as_secs()
+            );
+            Err(ToolError::new(ToolErrorCode::TimedOut, message).into())
+        }
+    }
 }
 
 async fn follow(

@@ -76,7 +76,7 @@ fn tree(root: &Path) -> BTreeMap<String, Vec<u8>> {
 
 #[tokio::test]
 async fn every_patch_of_the_corpus_does_what_it_should_or_nothing() {
-    let corpus = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/patches");
+    let corpus = Path::new(env!("CARGO_MANIFEST_DIR")).join("../halter-tools/tests/patches");
     let mut paths: Vec<_> = std::fs::read_dir(corpus)
         .unwrap()
         .map(|entry| entry.unwrap().path())

@@ -24,12 +24,7 @@ async fn open() -> Option<(Workspace, Server)> {
         return None;
     }
     let server = Server::start().await;
-    let settings = PolicySettings {
-        network: NetworkSwitch::On,
-        allowed_loopback: vec![("127.0.0.1".to_owned(), Some(server.address.port()))],
-        ..PolicySettings::default()
-    };
-    Some((Workspace::with_settings(settings), server))
+    Some((Workspace::with_settings(server.reachable()), server))
 }
 
 fn page(server: &Server, path: &str, html: &str) {

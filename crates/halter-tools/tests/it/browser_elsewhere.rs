@@ -1,6 +1,7 @@
 //! `browser` at a browser that runs elsewhere: a Chromium of the test's own
 //! that listens on loopback.
 
+use crate::chromium::{Elsewhere, PATIENCE};
 use crate::support::Workspace;
 use crate::web_server::{Reply, Server};
 use halter_policy::NetworkSwitch;
@@ -9,82 +10,16 @@ use halter_tools::limits::BROWSER_ENDPOINT_BYTES;
 use halter_tools::{
     Browserbase, HarnessFacts, PolicySettings, ToolRuntime, WebSettings, builtin_tools_with,
 };
+use rustls::pki_types::pem::PemObject as _;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::{ClientConfig, RootCertStore, ServerConfig};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
-use std::path::Path;
-use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
-
-/// How long anything may take on a busy machine.
-const PATIENCE: u64 = 120;
-
-/// A Chromium that others reach.
-struct Elsewhere {
-    process: Child,
-    port: u16,
-    /// Where its protocol is spoken.
-    path: String,
-    _profile: tempfile::TempDir,
-}
-
-impl Drop for Elsewhere {
-    fn drop(&mut self) {
-        let _ = self.process.kill();
-        let _ = self.process.wait();
-    }
-}
-
-impl Elsewhere {
-    /// `None`, said so, where no Chromium is installed.
-    async fn start() -> Option<Self> {
-        if !Path::new("/usr/bin/chromium").exists() {
-            println!("skipped: needs chromium");
-            return None;
-        }
-        let profile = tempfile::tempdir().unwrap();
-        let process = Command::new("/usr/bin/chromium")
-            .args([
-                "--headless=new",
-                "--no-sandbox",
-                "--disable-gpu",
-                "--no-first-run",
-            ])
-            .args(["--disable-dev-shm-usage", "--remote-debugging-port=0"])
-            .arg(format!("--user-data-dir={}", profile.path().display()))
-            .arg("about:blank")
-            .env("HOME", profile.path())
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .spawn()
-            .unwrap();
-        let file = profile.path().join("DevToolsActivePort");
-        let deadline = Instant::now() + Duration::from_secs(PATIENCE);
-        let told = loop {
-            let told = std::fs::read_to_string(&file).unwrap_or_default();
-            if told.lines().count() == 2 {
-                break told;
-            }
-            assert!(Instant::now() < deadline, "it does not start");
-            tokio::time::sleep(Duration::from_millis(20)).await;
-        };
-        let (port, path) = told.trim().split_once('\n').unwrap();
-        Some(Self {
-            process,
-            port: port.parse().unwrap(),
-            path: path.to_owned(),
-            _profile: profile,
-        })
-    }
-
-    fn http(&self) -> String {
-        format!("http://127.0.0.1:{}", self.port)
-    }
-
-    fn socket(&self) -> String {
-        format!("ws://127.0.0.1:{}{}", self.port, self.path)
-    }
-}
+use std::path::PathBuf;
+use std::sync::Arc;
+use tokio::net::{TcpListener, TcpStream};
+use tokio_rustls::TlsAcceptor;
+use tokio_util::task::AbortOnDropHandle;
 
 /// A session that may reach these ports of loopback.
 fn session(web: WebSettings, ports: &[u16]) -> Workspace {
@@ -106,7 +41,7 @@ fn go_to(server: &Server, path: &str) -> Value {
 
 #[tokio::test]
 async fn pages_are_used_in_a_browser_elsewhere_with_a_profile_of_their_own() {
-    let Some(elsewhere) = Elsewhere::start().await else {
+    let Some(elsewhere) = Elsewhere::start() else {
         return;
     };
     let server = Server::start().await;
@@ -131,9 +66,91 @@ async fn pages_are_used_in_a_browser_elsewhere_with_a_profile_of_their_own() {
     }
 }
 
+fn certificate(name: &str) -> PathBuf {
+    let own = PathBuf::from(env!("CARGO_MANIFEST_DIR"));
+    own.join("../halter-providers/tests/fixtures/tls")
+        .join(name)
+}
+
+/// What stands before a browser and speaks TLS, on a port of its own.
+async fn in_tls(browser: u16) -> (u16, AbortOnDropHandle<()>) {
+    let chain = vec![CertificateDer::from_pem_file(certificate("server.pem")).unwrap()];
+    let key = PrivateKeyDer::from_pem_file(certificate("server.key")).unwrap();
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let config = ServerConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_no_client_auth()
+        .with_single_cert(chain, key)
+        .unwrap();
+    let acceptor = TlsAcceptor::from(Arc::new(config));
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let serving = tokio::spawn(async move {
+        loop {
+            let (stream, _) = listener.accept().await.unwrap();
+            let acceptor = acceptor.clone();
+            tokio::spawn(async move {
+                // A client that trusts nobody here leaves.
+                let Ok(mut secure) = acceptor.accept(stream).await else {
+                    return;
+                };
+                let mut plain = TcpStream::connect(("127.0.0.1", browser)).await.unwrap();
+                tokio::io::copy_bidirectional(&mut secure, &mut plain)
+                    .await
+                    .ok();
+            });
+        }
+    });
+    (port, AbortOnDropHandle::new(serving))
+}
+
+/// Settings by which those are trusted whom these certificates vouch for.
+fn trusting(web: WebSettings, certificates: Vec<CertificateDer<'static>>) -> WebSettings {
+    web.with_tls(Arc::new(move || {
+        let mut roots = RootCertStore::empty();
+        roots.add_parsable_certificates(certificates.clone());
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        Ok(ClientConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()?
+            .with_root_certificates(roots)
+            .with_no_client_auth())
+    }))
+}
+
+#[tokio::test]
+async fn a_browser_elsewhere_is_reached_through_tls_and_only_where_it_is_trusted() {
+    let Some(elsewhere) = Elsewhere::start() else {
+        return;
+    };
+    let server = Server::start().await;
+    server.on("/one", Reply::ok("text/html", "<title>One</title>"));
+    let (port, _serving) = in_tls(elsewhere.port).await;
+    let ports = [server.address.port(), port];
+    let authority = CertificateDer::from_pem_file(certificate("ca.pem")).unwrap();
+    for address in [
+        format!("wss://127.0.0.1:{port}{}", elsewhere.path),
+        format!("https://127.0.0.1:{port}"),
+    ] {
+        let web = |trusted| {
+            let web = WebSettings::new().with_browser_at(&address).unwrap();
+            trusting(web, trusted)
+        };
+        let workspace = session(web(vec![authority.clone()]), &ports);
+        let shown = workspace.ok("browser", go_to(&server, "/one")).await;
+        assert_eq!(shown["title"], "One", "{address}: {shown}");
+        workspace.store.close().await;
+
+        let workspace = session(web(Vec::new()), &ports);
+        let message = workspace.failure("browser", go_to(&server, "/one")).await;
+        assert!(message.contains("no secure connection"), "{message}");
+        workspace.store.close().await;
+    }
+}
+
 #[tokio::test]
 async fn a_service_is_asked_for_a_browser_with_its_key() {
-    let Some(elsewhere) = Elsewhere::start().await else {
+    let Some(elsewhere) = Elsewhere::start() else {
         return;
     };
     let server = Server::start().await;

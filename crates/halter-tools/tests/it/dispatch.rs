@@ -1,14 +1,20 @@
 //! The registry, and how errors reach a model.
 
-use crate::support::Workspace;
+use crate::support::{PNG, Workspace};
 use async_trait::async_trait;
 use halter_protocol::{
-    ToolCall, ToolCapabilities, ToolConcurrency, ToolError, ToolErrorCode, ToolResult, ToolSpec,
+    ContentPart, ToolCall, ToolCapabilities, ToolConcurrency, ToolError, ToolErrorCode, ToolResult,
+    ToolSpec,
 };
+use halter_tools::limits::TOOL_RESULT_BYTES;
 use halter_tools::policy::PolicyError;
 use halter_tools::{Tool, ToolContext, ToolRuntime, builtin_tools};
 use serde_json::{Value, json};
 use std::sync::Arc;
+
+fn size(input: &Value, name: &str) -> usize {
+    usize::try_from(input[name].as_u64().unwrap()).unwrap()
+}
 
 /// A tool that behaves as its name says.
 struct Probe(&'static str);
@@ -26,7 +32,7 @@ impl Tool for Probe {
         }
     }
 
-    async fn execute(&self, context: ToolContext, _: Value) -> anyhow::Result<ToolResult> {
+    async fn execute(&self, context: ToolContext, input: Value) -> anyhow::Result<ToolResult> {
         match self.0 {
             "panics" => panic!("at the {}", "disco"),
             "denied" => {
@@ -36,6 +42,22 @@ impl Tool for Probe {
             "missing" => Err(PolicyError::NotFound { path: "x".into() }.into()),
             "own" => Err(ToolError::new(ToolErrorCode::TimedOut, "too late").into()),
             "chain" => Err(anyhow::anyhow!("inner").context("middle").context("outer")),
+            "floods" => {
+                let text = |name: &str| "é".repeat(size(&input, name) / 2);
+                match input["as"].as_str().unwrap() {
+                    "text" => Ok(ToolResult::text(text("bytes"))),
+                    // With its quotes.
+                    "json" => Ok(ToolResult::json(json!(
+                        "x".repeat(size(&input, "bytes") - 2)
+                    ))),
+                    "error" => anyhow::bail!(text("bytes")),
+                    _ => Ok(ToolResult::parts(vec![
+                        ContentPart::text(text("bytes")),
+                        ContentPart::image("image/png", PNG.to_vec()),
+                        ContentPart::text(text("more")),
+                    ])),
+                }
+            }
             "cancels" => {
                 context.cancel.cancel();
                 anyhow::bail!("gave up")
@@ -84,6 +106,41 @@ async fn every_failure_has_its_code_and_its_words() {
         assert_eq!(error.code.as_str(), code, "{name}");
         assert_eq!(error.message, message, "{name}");
     }
+}
+
+#[tokio::test]
+async fn a_tool_that_floods_is_cut_with_a_note() {
+    let workspace = with_probes(&["floods"]);
+    let flood = async |kind: &str, bytes: usize, more: usize| {
+        let input = json!({"as": kind, "bytes": bytes, "more": more});
+        workspace.result("floods", input).await
+    };
+    let note = |left_out: usize| {
+        format!(
+            "\n[{left_out} more bytes are left out: a result has {TOOL_RESULT_BYTES} at most; \
+             ask for less at once]"
+        )
+    };
+    for kind in ["text", "json", "error"] {
+        let told = async |bytes: usize| match flood(kind, bytes, 0).await {
+            Ok(result) => result.to_model_text(),
+            Err(error) => error.message,
+        };
+        let most = told(TOOL_RESULT_BYTES).await;
+        assert_eq!(most.len(), TOOL_RESULT_BYTES, "{kind}");
+        let cut = told(TOOL_RESULT_BYTES + 2).await;
+        assert!(cut.ends_with(&note(2)), "{kind}");
+        assert_eq!(cut.len(), TOOL_RESULT_BYTES + note(2).len(), "{kind}");
+    }
+    let texts = async |more: usize| match flood("parts", TOOL_RESULT_BYTES - 10, more).await {
+        Ok(ToolResult::Parts { parts }) => {
+            assert_eq!(parts.len(), 3);
+            parts[2].as_text().unwrap().to_owned()
+        }
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(texts(10).await, "é".repeat(5));
+    assert_eq!(texts(100).await, "é".repeat(5) + &note(90));
 }
 
 #[tokio::test]

@@ -1,7 +1,7 @@
 //! `edit`.
 
 use crate::support::Workspace;
-use halter_protocol::ContentHash;
+use halter_protocol::{ContentHash, ToolErrorCode};
 use halter_tools::limits::EDIT_FILE_BYTES;
 use serde_json::{Value, json};
 use std::os::unix::fs::PermissionsExt;
@@ -148,4 +148,14 @@ async fn the_size_of_an_edited_file_has_a_limit() {
     other["path"] = "b".into();
     let message = workspace.failure("edit", other).await;
     assert!(message.contains(&EDIT_FILE_BYTES.to_string()), "{message}");
+}
+
+#[tokio::test]
+async fn a_cancelled_edit_changes_nothing() {
+    let workspace = Workspace::new().cancelling_at_door_use(1);
+    workspace.put("a", "one");
+    workspace
+        .error("edit", change("one", "two"), ToolErrorCode::Cancelled)
+        .await;
+    assert_eq!(workspace.get("a"), "one");
 }

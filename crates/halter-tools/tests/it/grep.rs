@@ -285,6 +285,17 @@ async fn the_memory_of_a_pattern_is_bounded() {
     assert!(message.contains("repeat less"), "{message}");
 }
 
+/// Patterns that take other engines a time exponential in the text.
+#[tokio::test]
+async fn no_pattern_takes_for_ever() {
+    let workspace = Workspace::new();
+    workspace.put("a", format!("{}\n{}b\n", "a".repeat(5_000), "a".repeat(30)));
+    for (pattern, lines) in [("^(a+)+b$", 1), ("^(a|aa|a*)*b$", 1), ("(.*)*(.*)*c", 0)] {
+        let result = workspace.ok("grep", json!({"pattern": pattern})).await;
+        assert_eq!(result["total_matches"], lines, "{pattern}");
+    }
+}
+
 #[tokio::test]
 async fn a_result_is_bounded_in_bytes_too() {
     let workspace = Workspace::new();

@@ -6,7 +6,6 @@ use halter_protocol::ToolErrorCode;
 use halter_protocol::limits::JOB_COMMAND_BYTES;
 use halter_tools::PolicySettings;
 use halter_tools::limits::{JOB_KEPT_BYTES, JOB_RESULT_BYTES, JOBS_KEPT, JOBS_RUNNING};
-use halter_tools::policy::SandboxMode;
 use serde_json::{Value, json};
 use std::path::Path;
 use std::sync::Arc;
@@ -54,12 +53,9 @@ async fn first_number(workspace: &Workspace, job: &str) -> i32 {
     shown.lines().next().unwrap().trim().parse().unwrap()
 }
 
-async fn gone(pid: i32) {
-    let path = format!("/proc/{pid}/cmdline");
-    eventually("the process ends", || {
-        std::fs::read(Path::new(&path)).map_or(true, |line| line.is_empty())
-    })
-    .await;
+async fn gone(pid: i32, directory: &Path) {
+    let is_running = || crate::place::is_running(pid, directory);
+    eventually("the process ends", || !is_running()).await;
 }
 
 #[tokio::test]
@@ -137,7 +133,7 @@ async fn killing_a_job_ends_all_it_started() {
     let killed = process(&workspace, "kill", &job).await;
     assert_eq!(killed["state"], "ended");
     assert_eq!(killed["signal"], "SIGTERM", "{killed}");
-    gone(child).await;
+    gone(child, &workspace.dir()).await;
 
     // A signal that is named is sent and nothing else.
     let job = start(
@@ -170,14 +166,15 @@ async fn jobs_end_with_the_session() {
     let job = start(&workspace, command).await;
     let child = first_number(&workspace, &job).await;
     workspace.store.close().await;
-    gone(child).await;
+    gone(child, &workspace.dir()).await;
 
     // Also when nobody closes it.
     let workspace = Workspace::with_open_shell();
     let job = start(&workspace, "sleep 1000 & echo $!; wait").await;
     let child = first_number(&workspace, &job).await;
+    let directory = workspace.dir();
     drop(workspace);
-    gone(child).await;
+    gone(child, &directory).await;
 }
 
 #[tokio::test]
@@ -311,7 +308,7 @@ async fn jobs_are_listed_as_ended_after_a_resume() {
     let second = start(&workspace, "echo $$; sleep 1000").await;
     let pid = first_number(&workspace, &second).await;
     workspace.resume().await;
-    gone(pid).await;
+    gone(pid, &workspace.dir()).await;
     let list = workspace.ok("process", json!({"action": "list"})).await;
     let note = "it was ended with the session before that was resumed; its output is gone";
     assert_eq!(
@@ -387,14 +384,9 @@ async fn waiting_for_a_job_can_be_cancelled() {
 
 #[tokio::test]
 async fn a_job_is_in_the_sandbox_of_its_session() {
-    let workspace = Workspace::with_settings(PolicySettings {
-        sandbox: SandboxMode::Prefer,
-        allowed_shell_commands: vec!["*".to_owned()].into(),
-        ..PolicySettings::default()
-    });
-    if !crate::sandbox::works("namespaces") {
+    let Some(workspace) = crate::sandbox::open_shell() else {
         return;
-    }
+    };
     let job = start(
         &workspace,
         "python3 -c 'open(\"/etc/halter-escaped\", \"w\")'",

@@ -14,12 +14,15 @@ mod relay;
 mod support;
 
 mod apply_patch;
+mod asked_hosts;
 #[cfg(feature = "ast-tools")]
 mod ast_grep;
 #[cfg(feature = "browser-tools")]
 mod browser;
 #[cfg(feature = "browser-tools")]
 mod browser_elsewhere;
+#[cfg(feature = "browser-tools")]
+mod chromium;
 mod dispatch;
 mod edit;
 mod exec;
@@ -44,6 +47,7 @@ mod read_media;
 mod sandbox;
 mod sandbox_hand_over;
 mod sandbox_places;
+mod sandbox_repositories;
 mod session;
 mod shell;
 mod specs;

@@ -251,3 +251,14 @@ async fn a_cancelled_call_leaves_the_name() {
         assert_eq!(workspace.get("a"), "x");
     }
 }
+
+#[tokio::test]
+async fn a_cancelled_list_has_no_answer() {
+    let workspace = Workspace::new();
+    workspace.put("a", "x");
+    workspace.cancel.cancel();
+    let input = json!({});
+    workspace
+        .error("list", input, ToolErrorCode::Cancelled)
+        .await;
+}

@@ -2,7 +2,6 @@
 
 use crate::support::{Workspace, eventually};
 use serde_json::json;
-use std::path::Path;
 
 #[tokio::test]
 async fn what_a_shell_left_running_is_listed_and_killed() {
@@ -41,12 +40,11 @@ async fn what_a_shell_left_running_is_listed_and_killed() {
     assert_eq!(killed["pid"], group);
     assert_eq!(killed["signal"], 9);
     assert_eq!(killed["killed"], 2, "{killed}");
+    let directory = workspace.dir();
     for pid in [group, child] {
-        let path = format!("/proc/{pid}/cmdline");
-        eventually("the processes end", || {
-            std::fs::read(Path::new(&path)).map_or(true, |line| line.is_empty())
-        })
-        .await;
+        let pid = pid.try_into().unwrap();
+        let is_running = || crate::place::is_running(pid, &directory);
+        eventually("the processes end", || !is_running()).await;
     }
     workspace.store.close().await;
 }

@@ -23,6 +23,10 @@ pub fn settings(mode: SandboxMode, programs: &[&str]) -> PolicySettings {
 }
 
 pub fn works(rung: &str) -> bool {
+    if !crate::place::has_rungs() {
+        println!("skipped: needs a place that has {rung}");
+        return false;
+    }
     let bounds = SandboxBounds::default();
     let status = probe_sandbox(&bounds, &Environment::new());
     let found = status.rungs.iter().find(|one| one.name == rung).unwrap();
@@ -32,16 +36,21 @@ pub fn works(rung: &str) -> bool {
     found.supported
 }
 
+/// A session in a sandbox whose shell runs anything, if this machine has one.
+pub fn open_shell() -> Option<Workspace> {
+    let is_there = works("namespaces");
+    is_there.then(|| Workspace::with_settings(settings(SandboxMode::Prefer, &["*"])))
+}
+
 pub async fn sh(workspace: &Workspace, command: &str) -> Value {
     workspace.ok("shell", json!({"command": command})).await
 }
 
 #[tokio::test]
 async fn a_command_changes_its_workspace_and_nothing_else() {
-    if !works("namespaces") {
+    let Some(workspace) = open_shell() else {
         return;
-    }
-    let workspace = Workspace::with_settings(settings(SandboxMode::Prefer, &["*"]));
+    };
     workspace.put(".git/config", "[core]\n");
     workspace.put("plain", "text");
     workspace.put(".env", "KEY=secret");
@@ -249,7 +258,7 @@ const FETCH: &str = "python3 -c 'import sys, urllib.request as r; \
 
 #[tokio::test]
 async fn a_command_reaches_what_is_allowed_by_the_proxy_and_nothing_else() {
-    if !works("namespaces") {
+    if !works("namespaces") || !crate::place::filters_hosts() {
         return;
     }
     let (port, other) = (greeter(), greeter());
@@ -289,4 +298,32 @@ async fn a_command_reaches_what_is_allowed_by_the_proxy_and_nothing_else() {
         let refused = sh(&workspace, &around).await;
         assert_ne!(refused["exit_code"], 0, "{around}: {refused}");
     }
+}
+
+#[tokio::test]
+async fn the_settings_of_a_repository_within_cannot_be_changed() {
+    if !works("namespaces") {
+        return;
+    }
+    let workspace = Workspace::with_settings(settings(SandboxMode::Require, &["*"]));
+    workspace.put("sub/dir/.git/config", "[core]\n");
+    workspace.put("sub/dir/.git/HEAD", "ref: refs/heads/main\n");
+    // Paths that the judge cannot read, so that only the kernel is in the way.
+    let python = |code: &str, arguments: &str| {
+        format!(
+            "python3 -c 'import os, sys; a = [it[1:] for it in sys.argv[1:]]; {code}' {arguments}"
+        )
+    };
+    let append = r#"open(a[0], "a").write("x")"#;
+    for command in [
+        python(append, "@sub/dir/.git/config"),
+        python(append, "@sub/dir/.git/hooks/pre-commit"),
+        python("os.rename(a[0], a[1])", "@sub/dir/.git/config @sub/old"),
+    ] {
+        let refused = sh(&workspace, &command).await;
+        assert_ne!(refused["exit_code"], 0, "{command}: {refused}");
+    }
+    assert_eq!(workspace.get("sub/dir/.git/config"), "[core]\n");
+    let made = sh(&workspace, &python(append, "@sub/dir/.git/index")).await;
+    assert_eq!(made["exit_code"], 0, "{made}");
 }

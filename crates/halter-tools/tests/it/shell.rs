@@ -55,8 +55,8 @@ async fn sh(workspace: &Workspace, command: &str) -> Value {
     workspace.ok("shell", json!({"command": command})).await
 }
 
-fn is_running(pid: &str) -> bool {
-    Path::new("/proc").join(pid.trim()).exists()
+fn is_running(pid: &str, directory: &Path) -> bool {
+    crate::place::is_running(pid.trim().parse().unwrap(), directory)
 }
 
 #[tokio::test]
@@ -204,7 +204,11 @@ async fn the_environment_is_the_given_one(exec: Place) {
         ];
         // What keeps git from running programs.
         let of_git = git_environment().iter().any(|(it, _)| it == name);
-        assert!(known.contains(name) || of_git, "{name} in {names:?}");
+        let of_place = crate::place::variables().contains(name);
+        assert!(
+            known.contains(name) || of_git || of_place,
+            "{name} in {names:?}"
+        );
     }
     workspace.store.close().await;
 }
@@ -323,6 +327,7 @@ async fn the_model_cannot_raise_the_timeout(exec: Place) {
 
 async fn cancel_stops_the_command_and_keeps_the_session(exec: Place) {
     let mut workspace = Workspace::with_open_shell_in(exec);
+    let directory = workspace.dir();
     let call = workspace.call(
         "shell",
         json!({"command": "export KEPT=yes; sleep 1000 & echo $!; wait"}),
@@ -336,7 +341,7 @@ async fn cancel_stops_the_command_and_keeps_the_session(exec: Place) {
     assert_eq!(result["cancelled"], true);
     assert_eq!(result["timed_out"], false);
     let sleeper = result["stdout"].as_str().unwrap().to_owned();
-    eventually("the sleeper ends", || !is_running(&sleeper)).await;
+    eventually("the sleeper ends", || !is_running(&sleeper, &directory)).await;
     workspace.cancel = CancellationToken::new();
     assert_eq!(
         sh(&workspace, "echo still here").await["stdout"],
@@ -355,13 +360,15 @@ async fn a_signal_is_named(exec: Place) {
 
 async fn closing_the_session_leaves_nothing_behind(exec: Place) {
     let workspace = Workspace::with_open_shell_in(exec);
+    let directory = workspace.dir();
     let result = sh(&workspace, "sleep 1000 >/dev/null 2>&1 & echo $!").await;
     let sleeper = result["stdout"].as_str().unwrap().to_owned();
-    assert!(is_running(&sleeper), "{sleeper}");
+    // A process that is about to become its program has no words for a moment.
+    eventually("the sleeper starts", || is_running(&sleeper, &directory)).await;
     let scratch = workspace.store.scratch().path().to_owned();
     assert!(scratch.exists());
     workspace.store.close().await;
-    eventually("the sleeper ends", || !is_running(&sleeper)).await;
+    eventually("the sleeper ends", || !is_running(&sleeper, &directory)).await;
     assert!(!scratch.exists());
 }
 
@@ -382,6 +389,7 @@ async fn dropping_the_session_kills_its_shell(exec: Place) {
     let workspace = Workspace::with_open_shell_in(exec);
     let result = sh(&workspace, "echo $$").await;
     let shell = result["stdout"].as_str().unwrap().to_owned();
+    let directory = workspace.dir();
     drop(workspace);
-    eventually("the shell ends", || !is_running(&shell)).await;
+    eventually("the shell ends", || !is_running(&shell, &directory)).await;
 }

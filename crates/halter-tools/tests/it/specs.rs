@@ -1,7 +1,7 @@
 //! The specs are part of every prompt: a change of theirs must be seen.
 
 use crate::support::Workspace;
-use halter_protocol::{ToolErrorCode, ToolSpec};
+use halter_protocol::{Action, ToolCall, ToolErrorCode, ToolSpec};
 use halter_tools::{left_out_tools, planned_tools};
 use serde_json::{Value, json};
 use std::path::Path;
@@ -57,6 +57,46 @@ fn a_tool_that_is_planned_or_left_out_is_not_built_in() {
     }
     for left_out in left_out_tools() {
         assert!(tools.spec(left_out.name).is_none(), "{left_out:?}");
+    }
+}
+
+#[test]
+fn what_only_looks_at_a_job_changes_nothing() {
+    let tools = Workspace::new().tools;
+    for (action, mutating) in [
+        ("list", false),
+        ("poll", false),
+        ("read", false),
+        ("list_descendants", false),
+        ("write", true),
+        ("kill", true),
+        ("kill_tree", true),
+    ] {
+        let call = ToolCall {
+            id: "call".into(),
+            name: "process".into(),
+            arguments: json!({ "action": action }),
+        };
+        let actions = tools.actions(&call).unwrap();
+        assert_eq!(actions, [Action::Other { mutating }], "{action}");
+    }
+}
+
+#[test]
+fn parameters_for_programs_are_taken_and_no_model_is_told_of_them() {
+    let tools = Workspace::new().tools;
+    let sent = tools.sent_specs();
+    let properties = |specs: &[ToolSpec], tool: &str| {
+        let spec = specs.iter().find(|spec| spec.name.as_str() == tool);
+        spec.unwrap().input_schema["properties"].clone()
+    };
+    for (tool, parameter) in [
+        ("read", "timeout_secs"),
+        ("grep", "max_columns"),
+        ("edit", "expected_sha256"),
+    ] {
+        assert!(properties(&tools.specs(), tool)[parameter].is_object());
+        assert!(properties(&sent, tool).get(parameter).is_none(), "{tool}");
     }
 }
 

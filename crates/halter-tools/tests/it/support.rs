@@ -144,10 +144,21 @@ impl Workspace {
         environment: BTreeMap<OsString, OsString>,
     ) -> Self {
         let temp = tempfile::tempdir().unwrap();
+        std::fs::create_dir(temp.path().join("work")).unwrap();
+        Self::in_directory(temp, settings, exec, environment)
+    }
+
+    /// A session in a directory that has one called `work`.
+    pub fn in_directory(
+        temp: tempfile::TempDir,
+        settings: PolicySettings,
+        exec: Arc<dyn ExecBackend>,
+        environment: BTreeMap<OsString, OsString>,
+    ) -> Self {
         let directory = temp.path().join("work");
-        std::fs::create_dir(&directory).unwrap();
         let scratch = ScratchDir::new(temp.path().join("tmp"));
         let scope = SessionScope {
+            files: crate::place::files_of(&exec, &directory),
             working_dir: directory,
             scratch_dir: Some(scratch.path().to_owned()),
             ..SessionScope::default()
@@ -238,6 +249,7 @@ impl Workspace {
             earlier: Arc::new(NoEarlierMessages),
             tool_sessions: Arc::clone(&self.store),
             asker: Arc::new(NobodyToAsk),
+            hosts: None,
             tools: Arc::clone(&self.deferred) as _,
             snapshot: Arc::new(ResourceSnapshot::empty()),
             cancel: self.cancel.clone(),
@@ -245,6 +257,7 @@ impl Workspace {
             policy: Arc::clone(&self.policy),
             shell_timeout_secs: self.shell_timeout_secs,
             subagents: None,
+            models: None,
         }
     }
 

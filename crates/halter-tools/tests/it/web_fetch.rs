@@ -20,10 +20,8 @@ use std::time::Duration;
 /// A session that may reach the server, by address.
 fn reaching(server: &Server) -> Workspace {
     let settings = PolicySettings {
-        network: NetworkSwitch::On,
         allowed_hosts: vec!["*.test".to_owned()],
-        allowed_loopback: vec![("127.0.0.1".to_owned(), Some(server.address.port()))],
-        ..PolicySettings::default()
+        ..server.reachable()
     };
     let mut workspace = Workspace::with_settings(settings);
     workspace.resolve_by(Arc::new(AllHere));

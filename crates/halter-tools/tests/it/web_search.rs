@@ -3,7 +3,6 @@
 use crate::support::Workspace;
 use crate::web_server::{Reply, Server};
 use async_trait::async_trait;
-use halter_policy::NetworkSwitch;
 use halter_protocol::{Action, ToolCall, ToolErrorCode};
 use halter_tools::limits::{
     WEB_SEARCH_BYTES, WEB_SEARCH_DEFAULT_RESULTS, WEB_SEARCH_QUERY_CHARS, WEB_SEARCH_RESULTS,
@@ -20,12 +19,7 @@ use std::time::Duration;
 const KEY: &str = "brave-secret-key";
 
 fn searching(server: &Server, web: WebSettings) -> Workspace {
-    let settings = PolicySettings {
-        network: NetworkSwitch::On,
-        allowed_loopback: vec![("127.0.0.1".to_owned(), Some(server.address.port()))],
-        ..PolicySettings::default()
-    };
-    let mut workspace = Workspace::with_settings(settings);
+    let mut workspace = Workspace::with_settings(server.reachable());
     workspace.tools = ToolRuntime::with_tools(builtin_tools_with(&web));
     workspace
 }

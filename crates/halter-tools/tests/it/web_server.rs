@@ -1,5 +1,7 @@
 //! A server on loopback that answers each path as a test says.
 
+use halter_policy::NetworkSwitch;
+use halter_tools::PolicySettings;
 use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
@@ -99,6 +101,15 @@ impl Server {
 
     pub fn url(&self, path: &str) -> String {
         format!("http://{}{path}", self.address)
+    }
+
+    /// Settings of a session that may reach the server, by its address.
+    pub fn reachable(&self) -> PolicySettings {
+        PolicySettings {
+            network: NetworkSwitch::On,
+            allowed_loopback: vec![("127.0.0.1".to_owned(), Some(self.address.port()))],
+            ..PolicySettings::default()
+        }
     }
 
     /// The heads of all requests so far.

@@ -78,7 +78,7 @@ async fn a_handler_decides() {
 }
 
 /// Whether sessions here have a sandbox of name spaces.
-fn has_sandbox() -> bool {
+pub(crate) fn has_sandbox() -> bool {
     let bounds = halter_tools::policy::SandboxBounds::default();
     let status =
         halter_tools::exec::probe_sandbox(&bounds, &halter_tools::exec::Environment::new());

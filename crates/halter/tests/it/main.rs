@@ -10,6 +10,7 @@
 )]
 
 mod approvals;
+mod asked_while_running;
 mod builder;
 mod commands;
 mod consumers;

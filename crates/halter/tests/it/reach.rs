@@ -206,6 +206,33 @@ async fn an_authority_of_ones_own_is_trusted_by_table_or_variable() {
 }
 
 #[tokio::test]
+async fn hooks_reach_servers_by_https_whose_authority_is_trusted() {
+    let server = Greeter::start(Some(tls())).await;
+    let handler =
+        serde_json::json!({"type": "http", "url": format!("https://{}/", server.address)});
+    let file = serde_json::json!({"hooks": {"PreToolUse": [{"hooks": [handler]}]}}).to_string();
+    let place = directory(&[("hooks.json", &file)]);
+    let mut config = mine(chat_at(format!("http://{}", server.address)));
+    config.hooks.files = vec![place.path().join("hooks.json")];
+    let call = || {
+        let payload = serde_json::json!({"tool_name": "Read", "tool_input": {"file_path": "a"}});
+        payload.as_object().cloned().unwrap()
+    };
+    let event = halter_hooks::HookEventName::PreToolUse;
+    let ca = certificate("ca.pem");
+    let trusting = builder(config.clone(), &[("SSL_CERT_FILE", ca.to_str().unwrap())]);
+    let trusting = trusting.build().await.unwrap();
+    trusting.try_hooks(event, call(), place.path()).await;
+    assert_eq!(server.lines(), ["POST / HTTP/1.1"]);
+    // A server that nobody vouches for gets nothing, and the call is refused.
+    let wary = builder(config, &[]).build().await.unwrap();
+    let trial = wary.try_hooks(event, call(), place.path()).await;
+    assert!(format!("{trial:?}").contains("certificate"), "{trial:?}");
+    assert_eq!(trial.runs[0].status, halter_protocol::HookRunStatus::Failed);
+    assert_eq!(server.lines().len(), 1);
+}
+
+#[tokio::test]
 async fn proxies_come_from_the_environment() {
     let proxy = Greeter::start(None).await;
     let url = format!("http://{}", proxy.address);

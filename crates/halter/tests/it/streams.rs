@@ -11,6 +11,7 @@ mod instructions;
 mod jobs;
 mod late_tools;
 mod questions;
+mod resources;
 mod scenarios;
 mod subagents;
 
@@ -102,6 +103,11 @@ streams!(
 );
 
 #[tokio::test]
+async fn resources_loaded() {
+    check("resources_loaded", &resources::resources_loaded().await);
+}
+
+#[tokio::test]
 async fn budget_stream() {
     check("budget", &budget::budget().await);
 }
@@ -149,6 +155,11 @@ async fn questions() {
 #[tokio::test]
 async fn leaves_sandbox() {
     check("leaves_sandbox", &approvals::leaves_sandbox().await);
+}
+
+#[tokio::test]
+async fn asked_hosts() {
+    check("asked_hosts", &approvals::asked_hosts().await);
 }
 
 #[tokio::test]

@@ -13,9 +13,11 @@ use halter_tools::exec::{
     StartedCommand, TerminalSize,
 };
 use tokio::sync::{Mutex as AsyncMutex, watch};
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::Shared;
+use super::placing::SessionLocation;
 use super::session::{RuntimeSession, status, text};
 use super::started::{CALL_TIME, variables};
 use crate::client::{Client, ClientError, Follower, OutputEvent};
@@ -31,6 +33,9 @@ const INPUT_TIME: Duration = Duration::from_secs(2);
 /// The most input in one request: it grows in base64, and a request has its
 /// own limit.
 const INPUT_PART_BYTES: usize = 256 * 1024;
+
+/// The pause between two looks for the number of a process.
+const PID_PAUSE: Duration = Duration::from_millis(20);
 
 /// Joins the streams of a command as they are written.
 const JOINED: &str = "exec \"$@\" 2>&1";
@@ -162,6 +167,8 @@ impl RuntimeSession {
                  runtime; run it without"
             );
         }
+        // Which shell an image has is known only then.
+        self.opened().await?;
         let shell = self.shell_name();
         let mut words: Vec<String> = Vec::new();
         if command.terminal.is_none() {
@@ -213,7 +220,8 @@ impl RuntimeSession {
         })
     }
 
-    /// Asks for the number of a command's process. One that has ended has none.
+    /// Asks for the number of a command's process. One that has ended has none;
+    /// one in a container is there after the engine's client.
     async fn learn_pid(&self, state: &CommandState) {
         let Ok((session, _)) = self.opened().await else {
             return;
@@ -222,14 +230,26 @@ impl RuntimeSession {
             session_id: session.id,
             root: None,
         };
-        match self.called(self.shared.client.processes(&params)).await {
-            Ok(listed) => {
-                let own = |it: &&crate::protocol::CommandProcess| it.exec_id == state.exec_id;
-                if let Some(found) = listed.commands.iter().find(own) {
-                    state.pid.store(found.pid, Ordering::Relaxed);
+        let in_container = self.shared.location() == SessionLocation::Container;
+        let until = Instant::now() + CALL_TIME;
+        loop {
+            match self.called(self.shared.client.processes(&params)).await {
+                Ok(listed) => {
+                    let own = |it: &&crate::protocol::CommandProcess| it.exec_id == state.exec_id;
+                    if let Some(found) = listed.commands.iter().find(own) {
+                        state.pid.store(found.pid, Ordering::Relaxed);
+                        return;
+                    }
+                }
+                Err(error) => {
+                    tracing::debug!(%error, "the number of a process is not known");
+                    return;
                 }
             }
-            Err(error) => tracing::debug!(%error, "the number of a process is not known"),
+            if !in_container || state.has_ended() || Instant::now() >= until {
+                return;
+            }
+            tokio::time::sleep(PID_PAUSE).await;
         }
     }
 }

@@ -10,25 +10,43 @@
 //! output.
 
 mod background;
+mod container;
+mod files;
 mod kept_stream;
+mod lease;
 mod placing;
 mod session;
 mod started;
 
-use std::path::PathBuf;
-use std::sync::Arc;
+use std::collections::HashSet;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, OnceLock};
+use std::time::Duration;
 
 use async_trait::async_trait;
+use halter_policy::SessionFiles;
 use halter_tools::exec::{ExecBackend, ExecSession, ExecSessionSpec};
 use halter_tools::policy::SandboxBounds;
 use tokio::sync::OnceCell;
 
+pub use self::files::RuntimeFiles;
 use self::session::RuntimeSession;
+use self::started::CALL_TIME;
 use crate::client::{Client, ClientError, Target};
-use crate::protocol::HelloParams;
+use crate::limits::SESSION_LEASE;
+use crate::protocol::{DescribedLevel, HelloParams};
 
 /// What a runtime must be able to do to serve tools.
-const NEEDED: [&str; 6] = ["beside", "clean_env", "cwd", "mounts", "process", "sandbox"];
+const NEEDED: [&str; 8] = [
+    "beside",
+    "clean_env",
+    "cwd",
+    "lease",
+    "mounts",
+    "namespaces",
+    "process",
+    "sandbox",
+];
 
 /// Runs the commands of tools by a runtime.
 #[derive(Debug, Clone)]
@@ -42,10 +60,16 @@ pub(crate) struct Shared {
     pub settings: RuntimeExecSettings,
     /// What the runtime says it can do, once it was asked.
     features: OnceCell<Vec<String>>,
+    /// What holds commands there, once it was asked.
+    levels: OnceCell<Vec<DescribedLevel>>,
+    /// The runtime's files, once they were needed.
+    files: OnceLock<Arc<RuntimeFiles>>,
+    /// Directories whose files are not this machine's.
+    elsewhere: Mutex<HashSet<PathBuf>>,
 }
 
 /// How a runtime serves tools.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct RuntimeExecSettings {
     /// The shells to try, in this order; empty: `bash`, then `sh`.
@@ -53,6 +77,23 @@ pub struct RuntimeExecSettings {
     /// The image of the container that each session gets, in which it finds
     /// its directories under the same names.
     pub container: Option<String>,
+    /// What else such a container has of the runtime's machine, under the same
+    /// names: writable as the policy says.
+    pub mounts: Vec<PathBuf>,
+    /// How long a session goes on there once this program is gone, or cannot
+    /// be reached, with all it runs.
+    pub lease: Duration,
+}
+
+impl Default for RuntimeExecSettings {
+    fn default() -> Self {
+        Self {
+            shells: Vec::new(),
+            container: None,
+            mounts: Vec::new(),
+            lease: SESSION_LEASE,
+        }
+    }
 }
 
 impl RuntimeExecSettings {
@@ -60,6 +101,13 @@ impl RuntimeExecSettings {
     #[must_use]
     pub fn in_containers(mut self, image: impl Into<String>) -> Self {
         self.container = Some(image.into());
+        self
+    }
+
+    /// With sessions that end so long after this program.
+    #[must_use]
+    pub fn with_lease(mut self, lease: Duration) -> Self {
+        self.lease = lease;
         self
     }
 }
@@ -73,6 +121,9 @@ impl RuntimeExec {
                 client: Client::new(target),
                 settings,
                 features: OnceCell::new(),
+                levels: OnceCell::new(),
+                files: OnceLock::new(),
+                elsewhere: Mutex::default(),
             }),
         }
     }
@@ -86,17 +137,38 @@ impl ExecBackend for RuntimeExec {
 
     async fn check(&self, bounds: &SandboxBounds) -> anyhow::Result<Vec<String>> {
         self.shared.check().await?;
-        self.shared.lacks(bounds)
+        self.shared.check_container().await?;
+        self.shared.lacks(bounds).await
+    }
+
+    async fn files(&self, directory: &Path) -> anyhow::Result<Option<SessionFiles>> {
+        self.shared.files_of(directory).await
     }
 }
 
 impl Shared {
+    /// The answer to a call that waits for no command.
+    async fn called<T>(
+        &self,
+        call: impl Future<Output = Result<T, ClientError>>,
+    ) -> anyhow::Result<T> {
+        match tokio::time::timeout(CALL_TIME, call).await {
+            Ok(answer) => Ok(answer?),
+            Err(_) => anyhow::bail!(
+                "the runtime at {} has not answered within {} s",
+                self.client.target(),
+                CALL_TIME.as_secs()
+            ),
+        }
+    }
+
     /// Fails if the runtime is too old: it would ignore what it does not know
     /// and run commands elsewhere than they were judged for.
     async fn check(&self) -> anyhow::Result<()> {
         let asked = self.features.get_or_try_init(async || {
-            let greeting = self.client.hello(&HelloParams::default()).await?;
-            Ok::<_, ClientError>(greeting.features)
+            let params = HelloParams::default();
+            let greeting = self.called(self.client.hello(&params)).await?;
+            Ok::<_, anyhow::Error>(greeting.features)
         });
         let features = asked.await?;
         let lacks = |name: &&str| !features.iter().any(|feature| feature == name);

@@ -3,30 +3,35 @@
 
 use std::ffi::OsStr;
 use std::os::unix::fs::MetadataExt as _;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::atomic::Ordering;
 
-use anyhow::{Context as _, bail};
+use anyhow::bail;
 use halter_exec::ContainmentRung;
 use halter_tools::exec::{Environment, ExecPlace, containment, not_held};
 use halter_tools::policy::{SandboxBounds, SandboxMode};
 
 use super::Shared;
+use super::container::{not_held_in_a_container, not_held_of_other_files};
+use super::lease::LeaseRenewal;
 use super::session::{OpenedSession, RuntimeSession, text};
 use super::started::variables;
 use crate::client::{ClientError, Target};
-use crate::protocol::{CreateParams, DockerParams, MountParams, SandboxParams};
+use crate::protocol::{CreateParams, DescribedLevel, SandboxParams};
 
 /// What a session of the runtime is in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum SessionLocation {
-    /// On this machine, in a sandbox by Landlock where one is wanted.
+    /// On this machine, in a sandbox where one is wanted.
     Here,
     /// In a container.
     Container,
     /// Behind an address: another machine, or what counts as one.
     Elsewhere,
 }
+
+/// What holds sessions on this machine, strongest first.
+const RUNGS: [ContainmentRung; 2] = [ContainmentRung::Namespaces, ContainmentRung::Landlock];
 
 /// Variables that mean the same on another machine.
 fn travels(name: &OsStr) -> bool {
@@ -44,44 +49,71 @@ impl Shared {
         }
     }
 
-    /// What of these bounds is not held there, in words.
-    fn not_held(&self, bounds: &SandboxBounds) -> Vec<String> {
-        match self.location() {
-            SessionLocation::Here => not_held(ContainmentRung::Landlock, bounds),
-            SessionLocation::Elsewhere => vec!["anything: there is no sandbox".to_owned()],
-            SessionLocation::Container => {
-                let mut missing = Vec::new();
-                if bounds.network {
-                    missing.push("the list of hosts, for programs".to_owned());
+    /// What the runtime says it can hold commands with.
+    pub(super) async fn levels(&self) -> anyhow::Result<&[DescribedLevel]> {
+        let asked = self.levels.get_or_try_init(async || {
+            let described = self.called(self.client.describe());
+            Ok::<_, anyhow::Error>(described.await?.isolation)
+        });
+        Ok(asked.await?)
+    }
+
+    /// What of these bounds is not held in such a place, in words.
+    ///
+    /// # Errors
+    /// If the policy requires what no rung of a runtime on this machine holds.
+    async fn not_held(
+        &self,
+        location: SessionLocation,
+        bounds: &SandboxBounds,
+    ) -> anyhow::Result<Vec<String>> {
+        match location {
+            SessionLocation::Elsewhere => Ok(vec!["anything: there is no sandbox".to_owned()]),
+            SessionLocation::Container => Ok(not_held_in_a_container(bounds)),
+            SessionLocation::Here => {
+                let levels = self.levels().await?;
+                let mut reasons = RungReasons::default();
+                for rung in RUNGS {
+                    let missing = not_held_there(rung, bounds);
+                    if let Some(reason) = unavailable(levels, rung) {
+                        reasons.add(rung, &reason);
+                    } else if bounds.mode == SandboxMode::Require && !missing.is_empty() {
+                        reasons.add(rung, &does_not_hold(&missing));
+                    } else {
+                        return Ok(missing);
+                    }
                 }
-                if bounds.programs.is_some() {
-                    missing.push("the list of programs, beyond the judge".to_owned());
+                match bounds.mode {
+                    SandboxMode::Require => bail!(self.required(&reasons.0.join("; "))),
+                    _ => Ok(vec![format!(
+                        "anything: there is no sandbox ({})",
+                        reasons.0.join("; ")
+                    )]),
                 }
-                if bounds.protected.iter().any(|path| !path.exists()) {
-                    missing.push("protected paths that do not exist yet".to_owned());
-                }
-                missing
             }
         }
+    }
+
+    fn required(&self, reasons: &str) -> String {
+        format!(
+            "policy.sandbox = \"require\", and the runtime at {} does not hold what is asked: \
+             {reasons}; set exec.backend to \"local\", or policy.sandbox to \"prefer\"",
+            self.client.target()
+        )
     }
 
     /// What there is to say about commands there.
     ///
     /// # Errors
     /// If the policy requires a sandbox that the place does not give.
-    pub(super) fn lacks(&self, bounds: &SandboxBounds) -> anyhow::Result<Vec<String>> {
-        let target = self.client.target();
+    pub(super) async fn lacks(&self, bounds: &SandboxBounds) -> anyhow::Result<Vec<String>> {
         let mut lacks = Vec::new();
         let missing = match bounds.mode {
             SandboxMode::Off => Vec::new(),
-            _ => self.not_held(bounds),
+            _ => self.not_held(self.location(), bounds).await?,
         };
         if bounds.mode == SandboxMode::Require && !missing.is_empty() {
-            bail!(
-                "policy.sandbox = \"require\", and the runtime at {target} does not hold: {}; set \
-                 exec.backend to \"local\", or policy.sandbox to \"prefer\"",
-                missing.join(", ")
-            );
+            bail!(self.required(&does_not_hold(&missing)));
         }
         if !missing.is_empty() {
             lacks.push(format!(
@@ -96,11 +128,19 @@ impl Shared {
                     .to_owned(),
             );
         }
+        let is_local = matches!(self.client.target(), Target::Socket(_));
+        let location = self.location();
+        if location == SessionLocation::Container && !is_local && bounds.mode != SandboxMode::Off {
+            lacks.push(format!(
+                "where the files are not this machine's, its containers do not hold: {}",
+                not_held_of_other_files()
+            ));
+        }
         lacks.push("hosts that commands do not reach are not named".to_owned());
-        if self.location() == SessionLocation::Elsewhere {
+        if !self.has_file_methods() && !is_local {
             lacks.push(
-                "files of tools are this machine's: the session's directory must be the same \
-                 there, by a shared file system"
+                "it has no file methods, so files of tools are this machine's: the session's \
+                 directory must be the same there, by a shared file system"
                     .to_owned(),
             );
         }
@@ -109,6 +149,20 @@ impl Shared {
 }
 
 impl RuntimeSession {
+    /// Whether tools use the runtime's own files.
+    pub(super) fn has_files_there(&self) -> bool {
+        self.shared.is_elsewhere(&self.spec.working_dir)
+    }
+
+    /// What the session is in. One whose files are not this machine's is
+    /// somewhere else, however it is reached.
+    fn location(&self) -> SessionLocation {
+        match self.shared.location() {
+            SessionLocation::Here if self.has_files_there() => SessionLocation::Elsewhere,
+            location => location,
+        }
+    }
+
     /// Makes the session of the runtime.
     async fn create(&self) -> anyhow::Result<OpenedSession> {
         self.create_in(self.spec.sandbox.clone()).await
@@ -117,46 +171,41 @@ impl RuntimeSession {
     /// Makes a session with other bounds than the session's own.
     async fn create_in(&self, bounds: SandboxBounds) -> anyhow::Result<OpenedSession> {
         let bounds = self.with_scratch(bounds);
-        self.shared.lacks(&bounds)?;
         let mut params = self.basic_params()?;
-        let missing = match bounds.mode {
-            SandboxMode::Off => Vec::new(),
-            _ => self.shared.not_held(&bounds),
-        };
-        let mut note = (!missing.is_empty()).then(|| {
-            format!(
-                "the sandbox of the runtime does not hold: {}",
-                missing.join(", ")
-            )
-        });
-        match self.shared.location() {
+        match self.location() {
             SessionLocation::Here => {
                 params.clean_env = true;
                 params.env = variables(&self.spec.environment);
-                params.sandbox = self.sandbox_params(&bounds)?;
+                return self.create_here(params, &bounds).await;
             }
-            SessionLocation::Container => params.docker = Some(self.container_params(&bounds)?),
-            SessionLocation::Elsewhere => {
-                note = (bounds.mode != SandboxMode::Off).then(|| self.no_sandbox(""));
+            SessionLocation::Container => {
+                params.docker = Some(self.container_params(&bounds).await?);
             }
+            SessionLocation::Elsewhere => {}
         }
-        let in_container = params.docker.is_some() && bounds.mode != SandboxMode::Off;
-        let mut is_contained = params.sandbox.is_some() || in_container;
-        let client = &self.shared.client;
-        let mut created = self.called(client.create_session(&params)).await;
-        if let Some(reason) = created.as_ref().err().and_then(missing_sandbox)
-            && params.sandbox.take().is_some()
-        {
-            is_contained = false;
-            note = Some(self.no_sandbox(&reason));
-            created = self.called(client.create_session(&params)).await;
-        }
-        let session = OpenedSession {
-            id: created?.session_id,
-            note,
-            is_contained,
+        let mut missing = match bounds.mode {
+            SandboxMode::Off => Vec::new(),
+            _ => self.shared.not_held(self.location(), &bounds).await?,
         };
-        if matches!(client.target(), Target::Http { .. } | Target::Remote(_))
+        if params.docker.is_some() && bounds.mode != SandboxMode::Off && self.has_files_there() {
+            missing.push(not_held_of_other_files());
+        }
+        if bounds.mode == SandboxMode::Require && !missing.is_empty() {
+            bail!(self.shared.required(&does_not_hold(&missing)));
+        }
+        let note = match self.location() {
+            SessionLocation::Elsewhere if bounds.mode != SandboxMode::Off => {
+                Some(self.no_sandbox(""))
+            }
+            _ => note_of(&missing),
+        };
+        let is_contained = params.docker.is_some() && bounds.mode != SandboxMode::Off;
+        let sandbox = is_contained.then_some("container");
+        let session = self.created(&params, note, sandbox).await?;
+        if matches!(
+            self.shared.client.target(),
+            Target::Http { .. } | Target::Remote(_)
+        ) && !self.has_files_there()
             && let Err(error) = self.check_files(&session).await
         {
             self.destroy_session(&session).await;
@@ -165,11 +214,63 @@ impl RuntimeSession {
         Ok(session)
     }
 
+    /// Makes a session on this machine, in the strongest sandbox that the
+    /// runtime can give it.
+    async fn create_here(
+        &self,
+        mut params: CreateParams,
+        bounds: &SandboxBounds,
+    ) -> anyhow::Result<OpenedSession> {
+        if bounds.mode == SandboxMode::Off {
+            return self.created(&params, None, None).await;
+        }
+        let mut reasons = RungReasons::default();
+        for rung in RUNGS {
+            let missing = not_held_there(rung, bounds);
+            if bounds.mode == SandboxMode::Require && !missing.is_empty() {
+                reasons.add(rung, &does_not_hold(&missing));
+                continue;
+            }
+            params.sandbox = Some(self.sandbox_params(rung, bounds)?);
+            let name = Some(rung.name());
+            let created = self.created(&params, note_of(&missing), name).await;
+            match created.as_ref().err().and_then(missing_sandbox) {
+                Some(reason) => reasons.add(rung, &reason),
+                None => return created,
+            }
+        }
+        let reasons = reasons.0.join("; ");
+        if bounds.mode == SandboxMode::Require {
+            bail!(self.shared.required(&reasons));
+        }
+        params.sandbox = None;
+        let note = Some(self.no_sandbox(&reasons));
+        self.created(&params, note, None).await
+    }
+
+    /// The session that the runtime makes of these parameters.
+    async fn created(
+        &self,
+        params: &CreateParams,
+        note: Option<String>,
+        sandbox: Option<&'static str>,
+    ) -> anyhow::Result<OpenedSession> {
+        let client = &self.shared.client;
+        let created = self.called(client.create_session(params)).await?;
+        let lease = self.shared.settings.lease;
+        Ok(OpenedSession {
+            _lease: LeaseRenewal::begin(client, &created.session_id, lease),
+            id: created.session_id,
+            note,
+            sandbox,
+        })
+    }
+
     /// Makes a session in a container, with a shell that the image has.
     pub(super) async fn create_with_shell(&self) -> anyhow::Result<OpenedSession> {
         let session = self.create().await?;
         let is_first = self.shell.load(Ordering::Relaxed) == 0;
-        if self.shared.location() != SessionLocation::Container || !is_first {
+        if self.location() != SessionLocation::Container || !is_first {
             return Ok(session);
         }
         let look = ["sh", "-c", "command -v \"$1\"", "sh", &self.shell_name()];
@@ -208,7 +309,7 @@ impl RuntimeSession {
             _ if self.spec.sandbox.mode == SandboxMode::Require => {
                 bail!("policy.sandbox = \"require\": no command runs outside the sandbox")
             }
-            _ if self.shared.location() == SessionLocation::Container => {
+            _ if self.location() == SessionLocation::Container => {
                 bail!("commands run in a container, and none runs outside of it")
             }
             _ => SandboxBounds::default(),
@@ -225,8 +326,12 @@ impl RuntimeSession {
         Ok(session)
     }
 
-    /// Bounds with the session's scratch directory, which exists by now.
+    /// Bounds with the session's scratch directory, which exists by now; on
+    /// this machine only.
     fn with_scratch(&self, mut bounds: SandboxBounds) -> SandboxBounds {
+        if self.has_files_there() {
+            return bounds;
+        }
         let scratch = self.spec.scratch.path().to_owned();
         if !bounds.writable.contains(&scratch) {
             bounds.writable.push(scratch);
@@ -246,70 +351,28 @@ impl RuntimeSession {
             env: variables(&known),
             working_dir: Some(text(self.spec.working_dir.clone())?),
             name: Some("halter".to_owned()),
+            lease_s: Some(self.shared.settings.lease.as_secs_f64()),
             ..CreateParams::default()
         })
     }
 
-    fn sandbox_params(&self, bounds: &SandboxBounds) -> anyhow::Result<Option<SandboxParams>> {
-        if bounds.mode == SandboxMode::Off {
-            return Ok(None);
-        }
-        let held = containment(ContainmentRung::Landlock, bounds, &self.spec.environment);
-        Ok(Some(SandboxParams {
+    fn sandbox_params(
+        &self,
+        rung: ContainmentRung,
+        bounds: &SandboxBounds,
+    ) -> anyhow::Result<SandboxParams> {
+        let held = containment(rung, bounds, &self.spec.environment);
+        let namespaces = rung == ContainmentRung::Namespaces;
+        Ok(SandboxParams {
             writable: texts(held.writable)?,
             hidden: texts(held.hidden)?,
+            protected: match namespaces {
+                true => texts(held.protected)?,
+                false => Vec::new(),
+            },
             executables: held.executables.map(texts).transpose()?,
             network: bounds.network,
-        }))
-    }
-
-    /// The session's directories under their own names, writable as the policy
-    /// says; what is hidden is covered.
-    fn container_params(&self, bounds: &SandboxBounds) -> anyhow::Result<DockerParams> {
-        let image = self.shared.settings.container.clone();
-        let mut writable = bounds.writable.clone();
-        let directory = &self.spec.working_dir;
-        let real = directory
-            .canonicalize()
-            .with_context(|| format!("'{}' cannot be mounted", directory.display()))?;
-        let mut mounts = Vec::new();
-        if bounds.mode == SandboxMode::Off {
-            writable.push(real.clone());
-        }
-        let covers = |path: &PathBuf| writable.iter().any(|root| path.starts_with(root));
-        if !covers(&real) {
-            mounts.push(bind(&real, &real, true)?);
-        }
-        for root in &writable {
-            mounts.push(bind(root, root, false)?);
-        }
-        if *directory != real {
-            mounts.push(bind(&real, directory, !covers(&real))?);
-        }
-        let inside = |path: &&PathBuf| path.starts_with(&real) || covers(path);
-        for path in bounds
-            .protected
-            .iter()
-            .filter(inside)
-            .filter(|it| it.exists())
-        {
-            mounts.push(bind(path, path, true)?);
-        }
-        for path in bounds.hidden.iter().filter(inside) {
-            mounts.push(match path.is_dir() {
-                true => MountParams {
-                    source: None,
-                    target: text(path.clone())?,
-                    read_only: false,
-                },
-                false => bind(Path::new("/dev/null"), path, true)?,
-            });
-        }
-        Ok(DockerParams {
-            image: image.unwrap_or_default(),
-            mounts,
-            no_network: self.spec.network.is_closed(),
-            own_user: true,
+            namespaces,
         })
     }
 
@@ -333,6 +396,49 @@ impl RuntimeSession {
     }
 }
 
+/// Why each rung does not do.
+#[derive(Debug, Default)]
+struct RungReasons(Vec<String>);
+
+impl RungReasons {
+    fn add(&mut self, rung: ContainmentRung, reason: &str) {
+        self.0.push(format!("{}: {reason}", rung.name()));
+    }
+}
+
+/// What a rung of a runtime on this machine does not hold of these bounds.
+fn not_held_there(rung: ContainmentRung, bounds: &SandboxBounds) -> Vec<String> {
+    let mut missing = not_held(rung, bounds);
+    if bounds.network && rung == ContainmentRung::Namespaces {
+        missing.push("the list of hosts, for programs (the network is the host's)".to_owned());
+    }
+    missing
+}
+
+/// Why the runtime has not got a rung, if it has not.
+fn unavailable(levels: &[DescribedLevel], rung: ContainmentRung) -> Option<String> {
+    let level = levels.iter().find(|level| level.name == rung.name());
+    match level {
+        Some(level) if level.state == "enforced" => None,
+        Some(level) => Some(level.reason.clone().unwrap_or_else(|| level.state.clone())),
+        None => Some("the runtime does not know it".to_owned()),
+    }
+}
+
+fn does_not_hold(missing: &[String]) -> String {
+    format!("it does not hold: {}", missing.join(", "))
+}
+
+/// What is said after each command in a sandbox that lacks this.
+fn note_of(missing: &[String]) -> Option<String> {
+    (!missing.is_empty()).then(|| {
+        format!(
+            "the sandbox of the runtime does not hold: {}",
+            missing.join(", ")
+        )
+    })
+}
+
 /// Why the runtime gives no sandbox, if that is what it refused.
 fn missing_sandbox(error: &anyhow::Error) -> Option<String> {
     match error.downcast_ref::<ClientError>() {
@@ -343,14 +449,6 @@ fn missing_sandbox(error: &anyhow::Error) -> Option<String> {
         }
         _ => None,
     }
-}
-
-fn bind(source: &Path, target: &Path, read_only: bool) -> anyhow::Result<MountParams> {
-    Ok(MountParams {
-        source: Some(text(source.to_owned())?),
-        target: text(target.to_owned())?,
-        read_only,
-    })
 }
 
 fn texts(paths: Vec<PathBuf>) -> anyhow::Result<Vec<String>> {

@@ -13,14 +13,17 @@ use halter_tools::PolicyError;
 use halter_tools::exec::{
     BackgroundCommand, ExecCommand, ExecPlace, ExecSession, ExecSessionSpec, ExitStatus,
     FinishedCommand, KillOutcome, ProcessInfo, SessionProcesses, SignalResult, StartedCommand,
-    TextListener,
+    TextListener, refusal_note,
 };
+use halter_tools::policy::SandboxMode;
 use tokio::sync::Mutex as AsyncMutex;
 use tokio_util::sync::CancellationToken;
 
 use super::Shared;
 use super::background::BackgroundCommands;
 use super::kept_stream::KeptStream;
+use super::lease::LeaseRenewal;
+use super::placing::SessionLocation;
 use super::started::{CALL_TIME, variables};
 use crate::client::{ClientError, Ending, Follower, OutputEvent};
 use crate::lock::lock;
@@ -42,8 +45,10 @@ pub(super) struct OpenedSession {
     pub id: String,
     /// What there is to say about its sandbox.
     pub note: Option<String>,
-    /// Whether a sandbox of the kernel holds its commands.
-    pub is_contained: bool,
+    /// The sandbox of the kernel that holds its commands, by its name.
+    pub sandbox: Option<&'static str>,
+    /// Keeps it there.
+    pub _lease: LeaseRenewal,
 }
 
 pub(super) struct RuntimeSession {
@@ -105,7 +110,7 @@ impl RuntimeSession {
             return Ok(false);
         }
         let (session, _) = self.opened().await?;
-        Ok(session.is_contained)
+        Ok(session.sandbox.is_some())
     }
 
     /// Runs a command in a session of its own, which ends with it.
@@ -129,7 +134,7 @@ impl RuntimeSession {
         let finished = finished.await;
         self.destroy_session(&session).await;
         let (ending, streams) = finished?;
-        self.finished(ending, streams, session.note)
+        self.finished(ending, streams, Some(&session))
     }
 
     /// The result of a command.
@@ -137,7 +142,7 @@ impl RuntimeSession {
         &self,
         ending: Ending,
         streams: [KeptStream; 2],
-        note: Option<String>,
+        session: Option<&OpenedSession>,
     ) -> anyhow::Result<FinishedCommand> {
         let status = status(&ending);
         if let Some(error) = ending.error {
@@ -147,16 +152,32 @@ impl RuntimeSession {
         for file in [&stdout.kept_file, &stderr.kept_file].into_iter().flatten() {
             self.record_kept(file);
         }
-        Ok(FinishedCommand {
+        let mut finished = FinishedCommand {
             status,
             stdout,
             stderr,
             timed_out: ending.timed_out,
             cancelled: ending.cancelled,
             shell_restarted: ending.shell_restarted | self.restarted.swap(false, Ordering::Relaxed),
-            sandbox_note: ending.limit.or(note),
+            sandbox_note: None,
             refused_hosts: Vec::new(),
-        })
+        };
+        finished.sandbox_note = match ending.limit {
+            Some(limit) => Some(limit),
+            None => session.and_then(|session| self.note_after(session, &finished)),
+        };
+        Ok(finished)
+    }
+
+    /// What there is to say about the sandbox after a command.
+    fn note_after(&self, session: &OpenedSession, finished: &FinishedCommand) -> Option<String> {
+        let may_leave = self.spec.sandbox.mode != SandboxMode::Require
+            && self.shared.location() != SessionLocation::Container;
+        let refused = session
+            .sandbox
+            .and_then(|sandbox| refusal_note(sandbox, may_leave, finished));
+        let parts: Vec<String> = refused.into_iter().chain(session.note.clone()).collect();
+        (!parts.is_empty()).then(|| parts.join("; "))
     }
 
     /// What there is to say about the sandbox of the commands.
@@ -372,8 +393,8 @@ impl ExecSession for RuntimeSession {
         if let Some(directory) = &ending.cwd {
             *lock(&self.directory) = PathBuf::from(directory);
         }
-        let note = self.sandbox_note().await;
-        self.finished(ending, streams, note)
+        let session = self.opened.lock().await.clone();
+        self.finished(ending, streams, session.as_ref())
     }
 
     async fn start(&self, command: BackgroundCommand) -> anyhow::Result<StartedCommand> {

@@ -13,9 +13,9 @@ use crate::client::{ClientError, Follower};
 use crate::protocol::{ErrorCode, ExecParams, ExecResult, Variables};
 
 /// How long a runtime that has served this session may be away.
-const RETURN_TIME: Duration = Duration::from_secs(10);
+pub(super) const RETURN_TIME: Duration = Duration::from_secs(10);
 /// The pause between two attempts to reach it.
-const PAUSE: Duration = Duration::from_millis(100);
+pub(super) const PAUSE: Duration = Duration::from_millis(100);
 /// How long any call that waits for no command may take.
 pub(super) const CALL_TIME: Duration = Duration::from_secs(30);
 /// How long the first command of a session may take to be accepted: a
@@ -129,14 +129,7 @@ impl RuntimeSession {
         &self,
         call: impl Future<Output = Result<T, ClientError>>,
     ) -> anyhow::Result<T> {
-        match tokio::time::timeout(CALL_TIME, call).await {
-            Ok(answer) => Ok(answer?),
-            Err(_) => bail!(
-                "the runtime at {} has not answered within {} s",
-                self.shared.client.target(),
-                CALL_TIME.as_secs()
-            ),
-        }
+        self.shared.called(call).await
     }
 }
 

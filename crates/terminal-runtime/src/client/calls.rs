@@ -4,10 +4,12 @@ use super::Client;
 use super::error::ClientError;
 use crate::protocol::{
     CancelParams, Cancelled, CreateParams, Description, DestroyParams, ExecListing, ExecParams,
-    ExecResult, Greeting, HelloParams, Nothing, Ping, ProcessListParams, ProcessListing,
-    ProcessSignalParams, ProcessSignalled, ReadData, ReadParams, ResizeParams, SessionCreated,
-    SessionDestroyed, SessionInfo, SessionListing, SessionParams, SignalParams, Stats, WaitData,
-    WaitParams, WriteParams, Written,
+    ExecResult, FileData, FileEntry, FileListParams, FileListing, FileMkdirData, FileMkdirParams,
+    FileReadParams, FileRemoveParams, FileRemoved, FileRenameParams, FileStatParams, FileWalkData,
+    FileWalkParams, FileWriteParams, FileWritten, Greeting, HelloParams, Nothing, Ping,
+    ProcessListParams, ProcessListing, ProcessSignalParams, ProcessSignalled, ReadData, ReadParams,
+    ResizeParams, SessionCreated, SessionDestroyed, SessionInfo, SessionListing, SessionParams,
+    SignalParams, Stats, WaitData, WaitParams, WriteParams, Written,
 };
 
 macro_rules! methods {
@@ -43,6 +45,8 @@ methods! {
     sessions() -> SessionListing = "session.list";
     /// One session.
     session(params: SessionParams) -> SessionInfo = "session.info";
+    /// Has a session with a lease go on for another one.
+    renew_session(params: SessionParams) -> Nothing = "session.renew";
     /// Ends a session.
     destroy_session(params: DestroyParams) -> SessionDestroyed = "session.destroy";
     /// Runs a command to its end.
@@ -61,6 +65,22 @@ methods! {
     cancel(params: CancelParams) -> Cancelled = "exec.cancel";
     /// All commands that are kept.
     execs() -> ExecListing = "exec.list";
+    /// What a path leads to.
+    file_stat(params: FileStatParams) -> FileEntry = "fs.stat";
+    /// A part of a file.
+    file_read(params: FileReadParams) -> FileData = "fs.read";
+    /// Writes a file, or a part of it.
+    file_write(params: FileWriteParams) -> FileWritten = "fs.write";
+    /// The names in a directory.
+    file_list(params: FileListParams) -> FileListing = "fs.list";
+    /// What lies below a directory, as a search walks it.
+    file_walk(params: FileWalkParams) -> FileWalkData = "fs.walk";
+    /// Removes a file or a directory.
+    file_remove(params: FileRemoveParams) -> FileRemoved = "fs.remove";
+    /// Renames a file.
+    file_rename(params: FileRenameParams) -> Nothing = "fs.rename";
+    /// Makes a directory.
+    file_mkdir(params: FileMkdirParams) -> FileMkdirData = "fs.mkdir";
     /// The processes of a session.
     processes(params: ProcessListParams) -> ProcessListing = "process.list";
     /// Sends a process of a session and all below it a signal.

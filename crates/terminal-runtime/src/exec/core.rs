@@ -15,6 +15,7 @@ use crate::exec::command::limit;
 use crate::exec::error::CoreError;
 use crate::exec::holders::LostSessions;
 use crate::exec::open::OpenSession;
+use crate::exec::session::container::check_mounts;
 use crate::exec::session::isolation;
 use crate::exec::session::trees::{InheritedTrees, SessionTrees, group_prefix};
 use crate::exec::session::{RuntimeNames, Session};
@@ -127,15 +128,17 @@ impl Core {
     }
 
     /// Opens a session. No process is started yet, unless it has variables:
-    /// their values are kept in memory only, and so by its holder.
+    /// their values are kept in memory only, and so by its holder; or a
+    /// sandbox, which is refused here if it cannot be had.
     ///
     /// # Errors
-    /// If its holder cannot be started.
+    /// If its holder cannot be started, or something cannot be mounted.
     pub async fn open(&self, id: &SessionId, spec: SessionSpec) -> Result<(), CoreError> {
+        check_mounts(&spec.container)?;
         let open = Arc::new(OpenSession::new(*id, spec));
         // Known before it has a holder, so that a runtime that ends closes it.
         lock(&self.inner.sessions).insert(*id, Arc::clone(&open));
-        if !open.spec.environment.is_empty() {
+        if !open.spec.environment.is_empty() || open.spec.sandbox.is_some() {
             let started = self.live(&open).await;
             return started.map(drop).inspect_err(|_| {
                 lock(&self.inner.sessions).remove(id);

@@ -119,7 +119,17 @@ impl Core {
         let keys = (link.new_key(), link.new_key());
         let trees = self.trees(open.id, None);
         let session = Arc::new(Session::new(&self.names(), link, open, keys, trees));
-        session.link.send(&[session.store_request()]);
+        let lease = open
+            .spec
+            .lease
+            .map(|length| HolderRequest::Lease { length });
+        let requests = [session.store_request()].into_iter().chain(lease);
+        session.link.send(&requests.collect::<Vec<_>>());
+        if let Err(error) = session.contain().await {
+            session.clear(settings).await;
+            self.end_holder(open.id, &session.link).await;
+            return Err(error);
+        }
         open.remove_file(&settings.state_dir);
         let _ = open.live.set(Arc::clone(&session));
         self.watch(&session);

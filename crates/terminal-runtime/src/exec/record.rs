@@ -208,6 +208,7 @@ mod tests {
                 clean_environment: false,
                 container: Default::default(),
                 sandbox: None,
+                lease: Some(Duration::from_secs(30)),
                 shell: "/bin/bash".into(),
                 environment: Environment::new().with("A", "x y").with("B", ""),
                 working_dir: odd.clone(),

@@ -114,6 +114,9 @@ pub struct SandboxRules {
     /// What cannot be read.
     #[serde(with = "os_bytes::paths")]
     pub hidden: Vec<PathBuf>,
+    /// What below writable directories cannot be changed.
+    #[serde(with = "os_bytes::paths")]
+    pub protected: Vec<PathBuf>,
     /// Whether only `executables` can be executed.
     pub lists_executables: bool,
     /// The only files that can be executed, if they are listed.
@@ -121,15 +124,21 @@ pub struct SandboxRules {
     pub executables: Vec<PathBuf>,
     /// Whether the network can be reached.
     pub network: bool,
+    /// Whether name spaces hold it; otherwise Landlock does.
+    pub namespaces: bool,
 }
 
 impl SandboxRules {
     /// The same in the terms of the library that holds it.
     #[must_use]
     pub fn containment(&self) -> Containment {
-        let mut containment = Containment::new(ContainmentRung::Landlock);
+        let mut containment = Containment::new(match self.namespaces {
+            true => ContainmentRung::Namespaces,
+            false => ContainmentRung::Landlock,
+        });
         containment.writable.clone_from(&self.writable);
         containment.hidden.clone_from(&self.hidden);
+        containment.protected.clone_from(&self.protected);
         containment.executables = self.lists_executables.then(|| self.executables.clone());
         if self.network {
             containment.network = NetworkAccess::Host;
@@ -162,6 +171,9 @@ pub struct SessionSpec {
     pub container: ContainerOptions,
     /// What the kernel holds its commands to.
     pub sandbox: Option<SandboxRules>,
+    /// How long it goes on when nobody renews its lease; `None` for as long as
+    /// the runtime keeps sessions.
+    pub lease: Option<Duration>,
     /// Opaque to the core; given back when the session is adopted.
     pub note: Bytes,
 }

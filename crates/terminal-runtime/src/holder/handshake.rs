@@ -64,10 +64,17 @@ impl HolderLink {
 }
 
 fn failed(state_dir: &Path) -> impl Fn(io::Error) -> HolderError {
-    move |source| HolderError::Io {
-        action: "talking to the holder",
-        path: state_dir.to_owned(),
-        source,
+    let path = state_dir.to_owned();
+    move |source| match source.kind() {
+        // It was ending when it was called, and will not answer any more.
+        io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe => {
+            HolderError::Silent { path: path.clone() }
+        }
+        _ => HolderError::Io {
+            action: "talking to the holder",
+            path: path.clone(),
+            source,
+        },
     }
 }
 

@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use halter_exec::Containment;
 use halter_exec::host::watch_descriptor;
 use rustix::net::{Shutdown, shutdown};
 use tokio::io::Interest;
@@ -53,6 +54,7 @@ struct Inner {
     later_filled: Notify,
     ends: Mutex<HashMap<Key, ExitWatch>>,
     pids: Mutex<HashMap<Key, Vec<oneshot::Sender<i32>>>>,
+    contained: Mutex<Option<oneshot::Sender<Option<String>>>>,
     prepared: PreparedUnits,
     lost: watch::Sender<bool>,
 }
@@ -70,6 +72,7 @@ impl HolderLink {
                 later_filled: Notify::new(),
                 ends: Mutex::default(),
                 pids: Mutex::default(),
+                contained: Mutex::default(),
                 prepared: PreparedUnits::default(),
                 lost: watch::Sender::new(false),
             }),
@@ -203,6 +206,21 @@ impl HolderLink {
         }
     }
 
+    /// Has all processes to come be born in name spaces of their own.
+    ///
+    /// # Errors
+    /// Why that cannot be.
+    pub async fn contain(&self, containment: Containment) -> Result<(), String> {
+        let (sender, receiver) = oneshot::channel();
+        *lock(&self.inner.contained) = Some(sender);
+        self.send(&[HolderRequest::Contain(Box::new(containment))]);
+        let refused = tokio::select! {
+            answer = receiver => answer.ok().flatten(),
+            () = self.lost() => Some("the session's holder has ended".to_owned()),
+        };
+        refused.map_or(Ok(()), Err)
+    }
+
     /// A unit made ahead; waits for one only if all are used up.
     ///
     /// # Errors
@@ -292,6 +310,11 @@ impl Inner {
             HolderReply::Units { kind, units } => self.prepared.add(kind, units, received.fds),
             HolderReply::Exited { key, exit } => self.ended(key, ProcessEnd::Exited(exit)),
             HolderReply::Failed { key, failure } => self.ended(key, ProcessEnd::Failed(failure)),
+            HolderReply::Contained { refused } => {
+                if let Some(asked) = lock(&self.contained).take() {
+                    let _ = asked.send(refused);
+                }
+            }
             HolderReply::Pid { key, pid } => {
                 for asked in lock(&self.pids).remove(&key).unwrap_or_default() {
                     let _ = asked.send(pid);

@@ -7,12 +7,15 @@
 //! Messages are `postcard`. A message of the daemon is any number of requests
 //! one after the other; one of the holder is a single reply.
 
+use std::time::Duration;
+
+use halter_exec::Containment;
 use halter_exec::host::{LaunchFailure, LaunchPlan};
 use serde::{Deserialize, Serialize};
 
 /// The version of this vocabulary. It changes with every change of a message
 /// or of a record; the greeting (`Hello`, `Welcome`, `Refused`) never does.
-pub const VERSION: u64 = 8;
+pub const VERSION: u64 = 9;
 
 /// The name of a slot, chosen by the daemon.
 pub type Key = u64;
@@ -163,8 +166,8 @@ pub enum SignalTarget {
     Group,
 }
 
-/// From the daemon to the holder. None but `Hello`, `MakeUnits` and `AskPid`
-/// is answered.
+/// From the daemon to the holder. None but `Hello`, `MakeUnits`, `AskPid` and
+/// `Contain` is answered.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum HolderRequest {
     /// Make units ahead. Answered by `Units`.
@@ -251,6 +254,15 @@ pub enum HolderRequest {
     },
     /// Kill everything and end.
     End,
+    /// Without a daemon, end after this long, whatever is at work: nobody can
+    /// renew the lease of the session meanwhile.
+    Lease {
+        /// How long.
+        length: Duration,
+    },
+    /// Make name spaces, and have every process be born in them from now on.
+    /// Answered by `Contained`.
+    Contain(Box<Containment>),
 }
 
 /// From the holder to the daemon.
@@ -315,6 +327,11 @@ pub enum HolderReply {
         key: Key,
         /// Why.
         failure: LaunchFailure,
+    },
+    /// Processes are born in the name spaces that were asked for, or not.
+    Contained {
+        /// Why not.
+        refused: Option<String>,
     },
 }
 

@@ -6,8 +6,8 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use halter_exec::Signal;
-use halter_exec::host::{PidNamespace, reap_any};
+use halter_exec::host::{PidNamespace, Sandbox, reap_any};
+use halter_exec::{Containment, SandboxSpec, Signal};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::process::{Pid, getpid, getuid, kill_process_group};
@@ -25,6 +25,10 @@ const NO_DAEMON_POLL: Duration = Duration::from_millis(500);
 
 /// The number of the first process of a PID namespace, in there.
 const FIRST_IN_NAMESPACE: i32 = 1;
+
+/// Names the groups of a sandbox, of which this one has none: the daemon makes
+/// those.
+const SANDBOX_NAME: &str = "holder";
 
 /// How soon something that did not fit is tried again.
 const RETRY_TICK: Duration = Duration::from_millis(5);
@@ -57,6 +61,8 @@ pub fn run(path: &Path, procs: &[impl AsRef<Path>]) -> io::Result<()> {
         table: Table::new()?,
         arriving: Arriving::default(),
         idle_since: Instant::now(),
+        alone_since: Instant::now(),
+        lease: None,
     };
     while holder.step()? {}
     holder.end();
@@ -83,6 +89,11 @@ struct Holder {
     arriving: Arriving,
     /// Since when nobody is there and nothing works.
     idle_since: Instant,
+    /// Since when nobody is there.
+    alone_since: Instant,
+    /// How long its session goes on without a daemon; `None` for as long as
+    /// something works.
+    lease: Option<Duration>,
 }
 
 /// Where the requests of the daemon that have arrived lead.
@@ -230,6 +241,8 @@ impl Holder {
                 target,
             } => self.table.signal(key, signal, target),
             HolderRequest::AskPid { key } => self.answer_pid(key),
+            HolderRequest::Lease { length } => self.lease = Some(length),
+            HolderRequest::Contain(containment) => self.contain(*containment),
             HolderRequest::End => return false,
         }
         true
@@ -290,6 +303,22 @@ impl Holder {
         post(&mut self.outbox, self.daemon.as_ref(), &reply, &fds);
     }
 
+    /// Puts all processes to come into name spaces of their own.
+    fn contain(&mut self, containment: Containment) {
+        let spec = SandboxSpec {
+            containment: Some(containment),
+            ..SandboxSpec::default()
+        };
+        let refused = match Sandbox::establish(spec, SANDBOX_NAME) {
+            Ok(sandbox) => {
+                self.table.sandbox = Some(sandbox);
+                None
+            }
+            Err(error) => Some(error.to_string()),
+        };
+        self.send(&HolderReply::Contained { refused }, &[]);
+    }
+
     fn answer_pid(&mut self, key: Key) {
         let process = self.table.slots.get(&key).map(|slot| &slot.process);
         let pid = match process {
@@ -342,11 +371,16 @@ impl Holder {
         self.arriving = Arriving::default();
         self.table.drop_spare_units();
         self.idle_since = Instant::now();
+        self.alone_since = self.idle_since;
     }
 
     /// Whether a daemon may still come for something that is here.
     fn is_needed(&mut self, now: Instant) -> bool {
         if identity(&self.path) != self.identity {
+            return false;
+        }
+        let alone = now.saturating_duration_since(self.alone_since);
+        if self.lease.is_some_and(|lease| alone >= lease) {
             return false;
         }
         if self.table.is_working() {
@@ -395,6 +429,8 @@ impl Holder {
             std::thread::sleep(Duration::from_millis(2));
         };
         kill_until(all_gone, kill, || begun.elapsed());
+        // Takes away what it has put in the place of protected paths.
+        self.table.sandbox = None;
     }
 }
 
@@ -431,6 +467,7 @@ fn micros(time: Duration) -> u64 {
 mod tests {
     use std::cell::Cell;
 
+    use super::super::message::NewCommand;
     use super::*;
 
     /// A holder that serves the other end of a socket.
@@ -448,6 +485,8 @@ mod tests {
             table: Table::new().unwrap(),
             arriving: Arriving::default(),
             idle_since: Instant::now(),
+            alone_since: Instant::now(),
+            lease: None,
         };
         (holder, ours)
     }
@@ -486,6 +525,25 @@ mod tests {
         // Without its name nobody finds it.
         drop(directory);
         assert!(!holder.is_needed(left));
+    }
+
+    /// Also with a command at work: whoever it is for cannot be there.
+    #[test]
+    fn a_holder_without_a_daemon_keeps_a_leased_session_for_its_lease() {
+        let directory = tempfile::tempdir().unwrap();
+        let (mut holder, _ours) = holder(directory.path());
+        let lease = Duration::from_secs(60);
+        holder.serve(HolderRequest::Lease { length: lease }, &mut Vec::new());
+        let command = NewCommand {
+            key: 1,
+            record: Vec::new(),
+            units: Vec::new(),
+        };
+        holder.table.write_lines(0, b"", Some(command));
+        holder.lose_daemon();
+        let left = holder.alone_since;
+        assert!(holder.is_needed(left + lease - Duration::from_millis(1)));
+        assert!(!holder.is_needed(left + lease));
     }
 
     #[test]

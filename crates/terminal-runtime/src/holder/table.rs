@@ -5,7 +5,7 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use halter_exec::Signal;
-use halter_exec::host::{LaunchFailure, LaunchPlan, LaunchStep, PidFd, launch};
+use halter_exec::host::{LaunchFailure, LaunchPlan, LaunchStep, PidFd, Sandbox, launch};
 use rustix::process::{Pid, kill_process_group};
 
 use super::message::{
@@ -63,6 +63,8 @@ pub(super) struct Table {
     null: OwnedFd,
     /// The slots with lines that did not fit.
     unsent: Vec<Key>,
+    /// The name spaces that processes are born in, if not the holder's.
+    pub sandbox: Option<Sandbox>,
 }
 
 impl Table {
@@ -78,6 +80,7 @@ impl Table {
             keys_by_pid: HashMap::new(),
             null: null.into(),
             unsent: Vec::new(),
+            sandbox: None,
         })
     }
 
@@ -161,7 +164,11 @@ impl Table {
         }
         // The handle is not kept: a descriptor for each process is more than
         // this process, which collects all of them by number, needs.
-        launch(plan, &slots).map(|launched| launched.pid)
+        let launched = match &self.sandbox {
+            Some(sandbox) => sandbox.launch_planned(plan, &slots),
+            None => launch(plan, &slots),
+        };
+        launched.map(|launched| launched.pid)
     }
 
     /// Writes lines to a slot's process, and keeps the command that this

@@ -3,6 +3,10 @@
 use serde::de::DeserializeOwned;
 
 use super::error::WireError;
+use super::files::{
+    FileListParams, FileMkdirParams, FileReadParams, FileRemoveParams, FileRenameParams,
+    FileStatParams, FileWalkParams, FileWriteParams,
+};
 use super::params::{
     AttachParams, CancelParams, CreateParams, DestroyParams, ExecParams, HelloParams, ReadParams,
     ResizeParams, SessionParams, SignalParams, WaitParams, WriteParams,
@@ -28,6 +32,8 @@ pub enum Call {
     SessionList,
     /// `session.info`
     SessionInfo(SessionParams),
+    /// `session.renew`
+    SessionRenew(SessionParams),
     /// `session.destroy`
     SessionDestroy(DestroyParams),
     /// `exec.run`
@@ -50,6 +56,22 @@ pub enum Call {
     ExecCancel(CancelParams),
     /// `exec.list`
     ExecList,
+    /// `fs.stat`
+    FsStat(Box<FileStatParams>),
+    /// `fs.read`
+    FsRead(Box<FileReadParams>),
+    /// `fs.write`
+    FsWrite(Box<FileWriteParams>),
+    /// `fs.list`
+    FsList(Box<FileListParams>),
+    /// `fs.walk`
+    FsWalk(Box<FileWalkParams>),
+    /// `fs.remove`
+    FsRemove(Box<FileRemoveParams>),
+    /// `fs.rename`
+    FsRename(Box<FileRenameParams>),
+    /// `fs.mkdir`
+    FsMkdir(Box<FileMkdirParams>),
     /// `process.list`
     ProcessList(ProcessListParams),
     /// `process.signal`
@@ -58,7 +80,7 @@ pub enum Call {
 
 impl Call {
     /// Every method there is.
-    pub const METHODS: [&'static str; 20] = [
+    pub const METHODS: [&'static str; 29] = [
         "hello",
         "system.ping",
         "system.stats",
@@ -66,6 +88,7 @@ impl Call {
         "session.create",
         "session.list",
         "session.info",
+        "session.renew",
         "session.destroy",
         "exec.run",
         "exec.stream",
@@ -77,6 +100,14 @@ impl Call {
         "exec.signal",
         "exec.cancel",
         "exec.list",
+        "fs.stat",
+        "fs.read",
+        "fs.write",
+        "fs.list",
+        "fs.walk",
+        "fs.remove",
+        "fs.rename",
+        "fs.mkdir",
         "process.list",
         "process.signal",
     ];
@@ -94,6 +125,7 @@ impl Call {
             "session.create" => Self::SessionCreate(read(params)?),
             "session.list" => Self::SessionList,
             "session.info" => Self::SessionInfo(read(params)?),
+            "session.renew" => Self::SessionRenew(read(params)?),
             "session.destroy" => Self::SessionDestroy(read(params)?),
             "exec.run" => Self::ExecRun(read(params)?),
             "exec.stream" => Self::ExecStream(read(params)?),
@@ -105,6 +137,14 @@ impl Call {
             "exec.signal" => Self::ExecSignal(read(params)?),
             "exec.cancel" => Self::ExecCancel(read(params)?),
             "exec.list" => Self::ExecList,
+            "fs.stat" => Self::FsStat(read(params)?),
+            "fs.read" => Self::FsRead(read(params)?),
+            "fs.write" => Self::FsWrite(read(params)?),
+            "fs.list" => Self::FsList(read(params)?),
+            "fs.walk" => Self::FsWalk(read(params)?),
+            "fs.remove" => Self::FsRemove(read(params)?),
+            "fs.rename" => Self::FsRename(read(params)?),
+            "fs.mkdir" => Self::FsMkdir(read(params)?),
             "process.list" => Self::ProcessList(read(params)?),
             "process.signal" => Self::ProcessSignal(read(params)?),
             _ => return Err(unsupported(method)),
@@ -122,6 +162,7 @@ impl Call {
                 | Self::Stats
                 | Self::SessionList
                 | Self::SessionInfo(_)
+                | Self::SessionRenew(_)
                 | Self::ExecResize(_)
                 | Self::ExecSignal(_)
                 | Self::ExecList

@@ -410,6 +410,9 @@ pub struct Description {
     pub started_at: String,
     /// How it can be reached.
     pub transports: Vec<DescribedTransport>,
+    /// What it can do beyond the first version, as `hello` names it.
+    #[serde(default)]
+    pub features: Vec<String>,
     /// What holds its sessions together, step by step.
     pub isolation: Vec<DescribedLevel>,
     /// Its limits.
@@ -466,6 +469,9 @@ pub struct DescribedLimits {
     pub max_output_bytes: u64,
     /// Bytes of each stream that are kept for `exec.read`.
     pub spool_quota_bytes: u64,
+    /// Bytes of a file that `fs.write` puts in place.
+    #[serde(default)]
+    pub max_file_write_bytes: u64,
     /// Bytes of one request.
     pub max_request_bytes: u64,
     /// Seconds after which an idle session is destroyed.

@@ -16,6 +16,8 @@ pub enum ErrorCode {
     ExecNotFound,
     /// The command could not be started.
     CommandFailed,
+    /// A file could not be read or changed; `reason` says why.
+    FileFailed,
     /// The request is malformed, or names something that does not exist.
     InvalidParams,
     /// The runtime failed.

@@ -7,6 +7,7 @@
 mod call;
 mod data;
 mod error;
+mod files;
 pub mod frame;
 mod params;
 mod process;
@@ -24,6 +25,12 @@ pub use data::{
     StreamEvent, StreamLine, StreamName, StreamStarted, UsageData, WaitData, Written,
 };
 pub use error::{ErrorCode, WireError};
+pub use files::{
+    FileAccess, FileData, FileEntry, FileListParams, FileListing, FileMkdirData, FileMkdirParams,
+    FileReadParams, FileRemoveParams, FileRemoved, FileRenameParams, FileRulesParams,
+    FileStatParams, FileWalkData, FileWalkParams, FileWriteParams, FileWritten, ListedFile,
+    WalkedFile,
+};
 pub use params::{
     AttachParams, CancelParams, CreateParams, DestroyParams, DockerParams, ExecParams, HelloParams,
     LimitParams, MountParams, PtyParams, ReadParams, ResizeParams, SandboxParams, SessionParams,
@@ -40,7 +47,17 @@ pub(crate) use text::cut_character;
 pub use text::{Piece, TextCutter, encode_bytes};
 
 /// What this version can do beyond the first, as `hello` names it.
-pub const FEATURES: &[&str] = &["beside", "clean_env", "cwd", "mounts", "process", "sandbox"];
+pub const FEATURES: &[&str] = &[
+    "beside",
+    "clean_env",
+    "cwd",
+    "fs",
+    "lease",
+    "mounts",
+    "namespaces",
+    "process",
+    "sandbox",
+];
 
 fn is_false(value: &bool) -> bool {
     !value

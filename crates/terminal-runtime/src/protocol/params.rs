@@ -71,6 +71,10 @@ pub struct CreateParams {
     /// of its own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sandbox: Option<SandboxParams>,
+    /// Seconds after which it ends, with all it runs, unless `session.renew`
+    /// names it; without it, it is kept as long as the runtime keeps sessions.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lease_s: Option<f64>,
 }
 
 /// What the commands of a session may change, execute and reach. They read
@@ -84,6 +88,10 @@ pub struct SandboxParams {
     /// Files, and directories with all below, that cannot be read.
     #[serde(default)]
     pub hidden: Vec<String>,
+    /// Paths below writable ones that cannot be changed, nor made if they do
+    /// not exist; held by name spaces only.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub protected: Vec<String>,
     /// The only files, or files below directories, that can be executed; all
     /// without it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -91,6 +99,10 @@ pub struct SandboxParams {
     /// Whether the network can be reached.
     #[serde(default)]
     pub network: bool,
+    /// Whether it is held by name spaces, with a fresh `/tmp`, other processes
+    /// and their sockets out of sight; otherwise by Landlock.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub namespaces: bool,
 }
 
 /// What the commands of a session may use. A limit that is absent is the
@@ -142,7 +154,7 @@ pub struct MountParams {
     pub read_only: bool,
 }
 
-/// `session.info`.
+/// `session.info` and `session.renew`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct SessionParams {

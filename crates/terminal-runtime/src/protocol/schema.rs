@@ -35,6 +35,7 @@ fn methods() -> Methods {
     all.add::<CreateParams, SessionCreated>("session.create");
     all.add::<Nothing, SessionListing>("session.list");
     all.add::<SessionParams, SessionInfo>("session.info");
+    all.add::<SessionParams, Nothing>("session.renew");
     all.add::<DestroyParams, SessionDestroyed>("session.destroy");
     all.add::<ExecParams, ExecResult>("exec.run");
     all.add::<ExecParams, StreamStarted>("exec.stream");
@@ -46,6 +47,14 @@ fn methods() -> Methods {
     all.add::<SignalParams, Nothing>("exec.signal");
     all.add::<CancelParams, Cancelled>("exec.cancel");
     all.add::<Nothing, ExecListing>("exec.list");
+    all.add::<FileStatParams, FileEntry>("fs.stat");
+    all.add::<FileReadParams, FileData>("fs.read");
+    all.add::<FileWriteParams, FileWritten>("fs.write");
+    all.add::<FileListParams, FileListing>("fs.list");
+    all.add::<FileWalkParams, FileWalkData>("fs.walk");
+    all.add::<FileRemoveParams, FileRemoved>("fs.remove");
+    all.add::<FileRenameParams, Nothing>("fs.rename");
+    all.add::<FileMkdirParams, FileMkdirData>("fs.mkdir");
     all.add::<ProcessListParams, ProcessListing>("process.list");
     all.add::<ProcessSignalParams, ProcessSignalled>("process.signal");
     assert!(all.methods.keys().eq(Call::METHODS), "a method is missing");

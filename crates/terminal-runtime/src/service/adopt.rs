@@ -27,6 +27,7 @@ impl Service {
             .pool
             .adopt(adopted.id, parameters, before, created);
         tracing::info!(session = %session.id, commands = adopted.execs.len(), "session adopted");
+        self.watch_lease(&session);
         for exec in adopted.execs {
             self.adopt_exec(&session, exec);
         }

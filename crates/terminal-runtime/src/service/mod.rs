@@ -6,7 +6,9 @@
 mod adopt;
 mod answer;
 mod execs;
+mod files;
 mod job;
+mod lease;
 mod order;
 mod processes;
 mod result;
@@ -30,6 +32,7 @@ pub use stream::{Outlet, StreamOrder};
 use self::job::Job;
 use crate::discovery::FoundRuntime;
 use crate::exec::{Core, CoreError, CoreSettings, DockerSettings, ExecId};
+use crate::fs::Files;
 use crate::lock::lock;
 use crate::protocol::{
     Call, DescribedLevel, DescribedLimits, DescribedTransport, Description, ErrorCode, FEATURES,
@@ -62,6 +65,7 @@ struct Inner {
     memory: Mutex<Option<(Moment, u64)>>,
     /// Everything that runs commands, however their clients fare.
     tasks: TaskTracker,
+    files: Arc<Files>,
     /// Set when no more requests are taken: connections finish.
     closing: CancellationToken,
     /// Set when the runtime ends: nobody waits for anything any more.
@@ -94,6 +98,7 @@ impl Service {
                 draining: AtomicBool::new(false),
                 memory: Mutex::default(),
                 tasks: TaskTracker::new(),
+                files: Arc::default(),
                 closing: CancellationToken::new(),
                 ended: CancellationToken::new(),
             }),
@@ -141,6 +146,22 @@ impl Service {
             Call::ExecAttach(params) => self.attach(&params),
             Call::ExecWrite(params) => line(id, Box::pin(self.write(&params)).await),
             Call::ExecCancel(params) => line(id, Box::pin(self.cancel(&params)).await),
+            Call::FsStat(params) => line(id, self.on_files(move |files| files.stat(&params)).await),
+            Call::FsRead(params) => line(id, self.on_files(move |files| files.read(&params)).await),
+            Call::FsWrite(params) => {
+                line(id, self.on_files(move |files| files.write(*params)).await)
+            }
+            Call::FsList(params) => line(id, self.on_files(move |files| files.list(&params)).await),
+            Call::FsWalk(params) => line(id, self.on_files(move |files| files.walk(&params)).await),
+            Call::FsRemove(params) => {
+                line(id, self.on_files(move |files| files.remove(&params)).await)
+            }
+            Call::FsRename(params) => {
+                line(id, self.on_files(move |files| files.rename(&params)).await)
+            }
+            Call::FsMkdir(params) => {
+                line(id, self.on_files(move |files| files.mkdir(&params)).await)
+            }
             Call::ProcessList(params) => line(id, Box::pin(self.list_processes(&params)).await),
             Call::ProcessSignal(params) => line(id, Box::pin(self.signal_process(&params)).await),
             Call::Describe => line(id, Ok(Box::pin(self.describe()).await)),
@@ -166,6 +187,7 @@ impl Service {
             Call::Stats => line(id, Ok(self.stats())),
             Call::SessionList => line(id, Ok(self.list_sessions())),
             Call::SessionInfo(params) => line(id, self.session_info(&params)),
+            Call::SessionRenew(params) => line(id, self.renew(&params)),
             Call::ExecResize(params) => line(id, self.resize(&params)),
             Call::ExecSignal(params) => line(id, self.signal(&params)),
             Call::ExecList => line(id, Ok(self.list_execs())),
@@ -228,6 +250,7 @@ impl Service {
             pid,
             started_at,
             transports,
+            features: FEATURES.iter().map(|name| (*name).to_owned()).collect(),
             isolation: isolation.iter().map(described).collect(),
             limits: DescribedLimits {
                 max_sessions: settings.max_sessions as u64,
@@ -237,6 +260,7 @@ impl Service {
                     .map_or(0.0, |span| span.as_secs_f64()),
                 max_output_bytes: settings.max_output_bytes as u64,
                 spool_quota_bytes: settings.spool_quota_bytes,
+                max_file_write_bytes: crate::limits::MAX_FILE_WRITE_BYTES as u64,
                 max_request_bytes: crate::limits::MAX_REQUEST_BYTES as u64,
                 max_idle_s: seconds(settings.max_idle),
                 session_ttl_s: seconds(settings.session_ttl),

@@ -7,6 +7,7 @@ use bytes::Bytes;
 use halter_exec::{LevelState, LimitKind, probe_containment};
 use serde::{Deserialize, Serialize};
 
+use super::lease::read_lease;
 use super::order::{core_error, pool_error};
 use super::{Service, lock};
 use crate::exec::{
@@ -79,6 +80,7 @@ impl Service {
             container_image: image,
             container,
             sandbox,
+            lease: params.lease_s.map(read_lease).transpose()?,
             note: Bytes::new(),
         };
         check_paths(&spec)?;
@@ -97,6 +99,7 @@ impl Service {
             return Err(core_error(&error));
         }
         let _ = session.apply(SessionEvent::Opened, self.inner.clock.now());
+        self.watch_lease(&session);
         tracing::info!(session = %session.id, "session created");
         Ok(SessionCreated {
             session_id: session.id.to_string(),
@@ -262,9 +265,11 @@ fn sandbox_rules(params: SandboxParams) -> Result<SandboxRules, WireError> {
     Ok(SandboxRules {
         writable: paths(params.writable)?,
         hidden: paths(params.hidden)?,
+        protected: paths(params.protected)?,
         lists_executables: params.executables.is_some(),
         executables: paths(params.executables.unwrap_or_default())?,
         network: params.network,
+        namespaces: params.namespaces,
     })
 }
 
@@ -287,6 +292,10 @@ async fn check_sandbox(spec: &SessionSpec) -> Result<(), WireError> {
         return Err(WireError::invalid(
             "a sandbox is for sessions without a root or a container of their own",
         ));
+    }
+    if rules.namespaces {
+        // Its holder makes them at once, or says why not.
+        return Ok(());
     }
     let containment = rules.containment();
     let probed = tokio::task::spawn_blocking(move || probe_containment(&containment)).await;
@@ -331,6 +340,7 @@ pub(super) fn parameters(
         working_dir: spec.working_dir.to_string_lossy().into(),
         env_keys: keys.collect(),
         timeout,
+        lease: spec.lease,
     }
 }
 

@@ -28,6 +28,8 @@ pub struct SessionParameters {
     pub env_keys: Box<[Box<str>]>,
     /// The timeout of its commands.
     pub timeout: Option<Duration>,
+    /// How long it goes on when nobody renews its lease.
+    pub lease: Option<Duration>,
 }
 
 /// The right to run the next command of a session.
@@ -55,6 +57,8 @@ pub struct Session {
 struct Live {
     state: SessionState,
     last_activity: Moment,
+    /// When its lease began to run.
+    renewed: Moment,
     commands: u64,
     working_dir: Option<Box<str>>,
 }
@@ -70,6 +74,7 @@ impl Session {
             live: Mutex::new(Live {
                 state: SessionState::Creating,
                 last_activity: created,
+                renewed: created,
                 commands: 0,
                 working_dir: None,
             }),
@@ -87,7 +92,11 @@ impl Session {
     ) -> Self {
         let session = Self::new(id, parameters, created);
         let _ = session.apply(SessionEvent::Opened, now);
-        lock(&session.live).commands = commands;
+        let mut live = lock(&session.live);
+        live.commands = commands;
+        // Whoever renews it could not while no runtime was there.
+        live.renewed = now;
+        drop(live);
         session
     }
 
@@ -215,6 +224,20 @@ impl Session {
         Ok(())
     }
 
+    /// Its lease runs anew from now on.
+    pub fn renew(&self, now: Moment) {
+        lock(&self.live).renewed = now;
+    }
+
+    /// What is left of its lease; `None` if it has none or is gone.
+    #[must_use]
+    pub fn lease_left(&self, now: Moment) -> Option<Duration> {
+        let live = lock(&self.live);
+        let lease = self.parameters.lease?;
+        (live.state != SessionState::Terminated)
+            .then(|| lease.saturating_sub(now.since(live.renewed)))
+    }
+
     /// Somebody uses it otherwise than by its shell.
     pub fn used(&self, now: Moment) {
         lock(&self.live).last_activity = now;
@@ -270,6 +293,31 @@ mod tests {
         );
         session.apply(SessionEvent::Opened, clock.now()).unwrap();
         Arc::new(session)
+    }
+
+    #[test]
+    fn a_lease_runs_from_its_last_renewal_and_ends_with_the_session() {
+        let start = SystemClock.now();
+        let at = |seconds: u64| Moment {
+            monotonic: start.monotonic + Duration::from_secs(seconds),
+            wall: start.wall,
+        };
+        let parameters = SessionParameters {
+            lease: Some(Duration::from_secs(30)),
+            ..SessionParameters::default()
+        };
+        let number = SessionId::from_number(1);
+        let session = Session::adopted(number, parameters, 0, start, at(100));
+        let left = |now| session.lease_left(at(now)).map(|left| left.as_secs());
+        assert_eq!((left(100), left(129)), (Some(30), Some(1)));
+        session.renew(at(120));
+        assert_eq!(
+            (left(130), left(150), left(999)),
+            (Some(20), Some(0), Some(0))
+        );
+        session.apply(SessionEvent::Destroy, at(150)).unwrap();
+        assert_eq!(left(150), None);
+        assert_eq!(ready().lease_left(at(0)), None);
     }
 
     #[test]

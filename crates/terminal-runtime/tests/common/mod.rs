@@ -52,7 +52,11 @@ pub fn count(variable: &str, default: u64) -> u64 {
 pub struct Daemon {
     directory: tempfile::TempDir,
     child: Mutex<Option<Child>>,
-    variables: Vec<(String, String)>,
+    variables: Mutex<Vec<(String, String)>>,
+    /// Where it listens for HTTP; any port unless it is to keep its own.
+    listen: Mutex<String>,
+    /// What starts it, if that is another program.
+    starter: Vec<String>,
 }
 
 impl Daemon {
@@ -62,14 +66,27 @@ impl Daemon {
 
     /// One with these variables besides the usual ones.
     pub fn start_with(variables: &[(&str, &str)]) -> Self {
+        Self::start_by(&[], variables)
+    }
+
+    /// One that a program starts which becomes it.
+    pub fn start_by(starter: &[&str], variables: &[(&str, &str)]) -> Self {
         let owned = |(name, value): &(&str, &str)| ((*name).to_owned(), (*value).to_owned());
         let daemon = Self {
             directory: tempfile::tempdir().unwrap(),
             child: Mutex::new(None),
-            variables: variables.iter().map(owned).collect(),
+            variables: Mutex::new(variables.iter().map(owned).collect()),
+            listen: Mutex::new("127.0.0.1:0".to_owned()),
+            starter: starter.iter().map(|&word| word.to_owned()).collect(),
         };
         daemon.spawn();
         daemon
+    }
+
+    /// Gives the next one that is spawned another variable.
+    pub fn set(&self, name: &str, value: &str) {
+        let variable = (name.to_owned(), value.to_owned());
+        self.variables.lock().unwrap().push(variable);
     }
 
     pub fn path(&self, name: &str) -> PathBuf {
@@ -78,6 +95,12 @@ impl Daemon {
 
     pub fn socket(&self) -> PathBuf {
         self.path("trl.sock")
+    }
+
+    /// Has the next one that is spawned listen where this one does.
+    pub fn keep_http(&self) {
+        let address = self.http().to_string();
+        *self.listen.lock().unwrap() = address;
     }
 
     /// Where it listens for HTTP.
@@ -96,10 +119,13 @@ impl Daemon {
             .append(true)
             .open(self.path("log"))
             .unwrap();
-        let child = Command::new(env!("CARGO_BIN_EXE_terminal-runtime"))
+        let program = env!("CARGO_BIN_EXE_terminal-runtime").to_owned();
+        let mut words = self.starter.iter().chain([&program]);
+        let child = Command::new(words.next().unwrap())
+            .args(words)
             .arg("--socket")
             .arg(self.socket())
-            .args(["--http", "127.0.0.1:0"])
+            .args(["--http", &self.listen.lock().unwrap()])
             .current_dir(self.directory.path())
             .env_clear()
             .env("PATH", "/usr/local/bin:/usr/bin:/bin")
@@ -107,7 +133,7 @@ impl Daemon {
             .env("TRL_STATE_DIR", self.path("state"))
             .env("TRL_SESSION_MAX_COMMANDS", "0")
             .env("TRL_AUTH_TOKEN", TOKEN)
-            .envs(self.variables.iter().map(|(name, value)| (name, value)))
+            .envs(self.variables.lock().unwrap().iter().cloned())
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(log)

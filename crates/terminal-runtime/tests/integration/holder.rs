@@ -271,24 +271,44 @@ async fn a_holder_that_nobody_can_find_ends() {
     gone(link.holder()).await;
 }
 
-/// Only the clock of the test runs, so that this takes no time.
-#[tokio::test(start_paused = true)]
-async fn a_holder_that_does_not_answer_is_given_up() {
+/// A socket where a holder's would be.
+fn listener_in(state: &Path) -> OwnedFd {
     use rustix::net::{AddressFamily, SocketAddrUnix, SocketType, bind, listen, socket};
-    let state = private_directory();
     let kind = match cfg!(all(target_os = "linux", not(halter_portable))) {
         true => SocketType::SEQPACKET,
         false => SocketType::STREAM,
     };
-    let mute = socket(AddressFamily::UNIX, kind, None).unwrap();
-    let address = SocketAddrUnix::new(state.path().join(NAME)).unwrap();
-    bind(&mute, &address).unwrap();
-    listen(&mute, 1).unwrap();
+    let listener = socket(AddressFamily::UNIX, kind, None).unwrap();
+    let address = SocketAddrUnix::new(state.join(NAME)).unwrap();
+    bind(&listener, &address).unwrap();
+    listen(&listener, 1).unwrap();
+    listener
+}
+
+/// Only the clock of the test runs, so that this takes no time.
+#[tokio::test(start_paused = true)]
+async fn a_holder_that_does_not_answer_is_given_up() {
+    let state = private_directory();
+    let _mute = listener_in(state.path());
     let begun = tokio::time::Instant::now();
     let error = connect(state.path(), NAME).await;
     assert_eq!(error.unwrap_err().code(), "holder_silent");
     assert!(begun.elapsed() >= HOLDER_START_DEADLINE);
     assert!(begun.elapsed() < HOLDER_START_DEADLINE + Duration::from_secs(1));
+}
+
+/// A listener with a call in its queue that is closed without being accepted,
+/// as by the end of a process that was killed.
+#[tokio::test]
+async fn a_holder_that_ends_when_it_is_called_does_not_answer() {
+    let state = private_directory();
+    let listener = listener_in(state.path());
+    let closes = std::thread::spawn(move || {
+        poll(&mut [PollFd::new(&listener, PollFlags::IN)], None).unwrap();
+    });
+    let error = connect(state.path(), NAME).await;
+    assert_eq!(error.unwrap_err().code(), "holder_silent");
+    closes.join().unwrap();
 }
 
 #[tokio::test]
@@ -333,7 +353,7 @@ async fn a_holder_of_another_version_is_recognised_and_left_alone() {
         let mut hello = [0; 16];
         let count = rustix::io::read(&daemon, &mut hello).unwrap();
         // Inline, "hello", our version: what version 3 reads.
-        assert!(hello[..count].ends_with(&[0, 1, 8]), "{hello:?}");
+        assert!(hello[..count].ends_with(&[0, 1, 9]), "{hello:?}");
         let refusal = [head, &[0, 2, 3]].concat();
         rustix::io::write(&daemon, &refusal).unwrap();
     });

@@ -53,6 +53,7 @@ pub fn spec() -> SessionSpec {
         clean_environment: false,
         container: Default::default(),
         sandbox: None,
+        lease: None,
         shell: "/bin/bash".into(),
         environment: Environment::new(),
         working_dir: "/tmp".into(),

@@ -1,88 +1,31 @@
 //! Sessions in containers, of an image that the test makes.
 
-use std::os::unix::fs::PermissionsExt as _;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
 
-use halter_tools::PolicySettings;
-use halter_tools::policy::SandboxMode;
+use halter_tools::policy::{SandboxBounds, SandboxMode};
+use halter_tools::{ExecBackend as _, PolicySettings};
 use serde_json::json;
+use terminal_runtime::backend::RuntimeExecSettings;
 
+use crate::common::{Daemon, until};
+use crate::engine::engine;
 use crate::place::{DaemonExec, IMAGE};
 use crate::support::Workspace;
-
-/// A program that makes containers in a directory of its own, with an image of
-/// busybox; `None` where that cannot be.
-pub fn engine(directory: &Path) -> Option<PathBuf> {
-    let missing = |what: &str| println!("skipped: needs {what}");
-    if !rustix::process::geteuid().is_root() || !Path::new("/usr/bin/podman").exists() {
-        missing("podman");
-        return None;
-    }
-    let Some(busybox) = ["/bin/busybox", "/usr/bin/busybox"]
-        .into_iter()
-        .find(|path| Path::new(path).exists())
-    else {
-        missing("busybox");
-        return None;
-    };
-    let root = directory.join("image");
-    for name in ["bin", "tmp", "etc", "proc", "dev"] {
-        std::fs::create_dir_all(root.join(name)).unwrap();
-    }
-    std::fs::copy(busybox, root.join("bin/busybox")).unwrap();
-    let listed = Command::new(busybox).arg("--list").output().unwrap();
-    for name in String::from_utf8(listed.stdout).unwrap().lines() {
-        let _ = std::os::unix::fs::symlink("busybox", root.join("bin").join(name));
-    }
-    let configuration = directory.join("containers.conf");
-    let text = "[containers]\nnetns = \"none\"\n\
-                default_ulimits = [\"nofile=1024:1024\", \"nproc=4096:4096\"]\n\
-                [engine]\nruntime = \"runc\"\ncgroup_manager = \"cgroupfs\"\n\
-                events_logger = \"none\"\n";
-    std::fs::write(&configuration, text).unwrap();
-    let program = directory.join("podman");
-    let script = format!(
-        "#!/bin/sh\nexport CONTAINERS_CONF={configuration}\n\
-         exec /usr/bin/podman --root {place}/root --runroot {place}/run --storage-driver vfs \"$@\"\n",
-        configuration = configuration.display(),
-        place = directory.display(),
-    );
-    std::fs::write(&program, script).unwrap();
-    std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755)).unwrap();
-    let archive = directory.join("image.tar");
-    let packed = Command::new("tar")
-        .arg("-C")
-        .arg(&root)
-        .arg("-cf")
-        .arg(&archive)
-        .arg(".")
-        .status();
-    assert!(packed.unwrap().success());
-    let import = Command::new(&program)
-        .arg("import")
-        .arg(&archive)
-        .arg(IMAGE)
-        .output();
-    let run = ["run", "--rm", IMAGE, "/bin/true"];
-    let works = import.unwrap().status.success()
-        && Command::new(&program)
-            .args(run)
-            .output()
-            .unwrap()
-            .status
-            .success();
-    if !works {
-        missing("podman that can run a container");
-        return None;
-    }
-    Some(program)
-}
 
 fn containers(program: &Path) -> String {
     let listed = Command::new(program).args(["ps", "-aq"]).output().unwrap();
     String::from_utf8(listed.stdout).unwrap()
+}
+
+/// The first process of the one container there is.
+fn first_process(program: &Path) -> PathBuf {
+    let name = containers(program).trim().to_owned();
+    let words = ["inspect", "--format", "{{.State.Pid}}", &name];
+    let found = Command::new(program).args(words).output().unwrap();
+    Path::new("/proc").join(String::from_utf8(found.stdout).unwrap().trim())
 }
 
 fn settings(sandbox: SandboxMode, roots: &[&str]) -> PolicySettings {
@@ -194,6 +137,158 @@ async fn what_the_policy_keeps_is_read_only_in_a_container() {
     assert_eq!(workspace.get("out/made"), "made\n");
     workspace.store.close().await;
     assert_eq!(containers(&program), "");
+}
+
+/// A directory that is a link has two names in a container, and what is closed
+/// is so by both.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_the_policy_keeps_is_kept_by_both_names_of_a_linked_directory() {
+    let directory = tempfile::tempdir().unwrap();
+    let Some(program) = engine(directory.path()) else {
+        return;
+    };
+    let temp = tempfile::tempdir().unwrap();
+    let real = temp.path().join("real");
+    std::fs::create_dir_all(real.join("out")).unwrap();
+    std::os::unix::fs::symlink("real", temp.path().join("work")).unwrap();
+    std::fs::write(real.join("out/.env"), "SECRET=1").unwrap();
+    let script = "cat out/.env; echo made > kept; echo made > out/made; ls . out\n";
+    std::fs::write(real.join("try.sh"), script).unwrap();
+    let place = Arc::new(DaemonExec::with_containers(&program));
+    let environment = [("PATH".into(), "/usr/bin:/bin".into())].into();
+    let policy = settings(SandboxMode::Prefer, &["out"]);
+    let workspace = Workspace::in_directory(temp, policy, place, environment);
+    let answer = workspace.ok("shell", json!({"command": "sh try.sh"})).await;
+    assert_eq!(
+        answer["stdout"], ".:\nout\ntry.sh\n\nout:\nmade\n",
+        "{answer:#}"
+    );
+    workspace.store.close().await;
+}
+
+/// What is mounted besides the workspace, and whose the files are.
+#[tokio::test(flavor = "multi_thread")]
+async fn mounts_are_read_only_unless_the_policy_opens_them() {
+    let directory = tempfile::tempdir().unwrap();
+    let Some(program) = engine(directory.path()) else {
+        return;
+    };
+    let [kept, open] = ["kept", "open"].map(|name| directory.path().join(name));
+    for path in [&kept, &open] {
+        std::fs::create_dir(path).unwrap();
+        std::fs::write(path.join("given"), "given\n").unwrap();
+    }
+    let mut exec = RuntimeExecSettings::default().in_containers(IMAGE);
+    exec.mounts = vec![kept.clone(), open.clone()];
+    let place = Arc::new(DaemonExec::in_containers(&program, exec, &[]));
+    let policy = settings(SandboxMode::Prefer, &[".", open.to_str().unwrap()]);
+    let workspace = Workspace::with_exec(policy, place);
+    let script = format!(
+        "cat {kept}/given {open}/given; echo made > {kept}/made; echo made > {open}/made; \
+         echo made > made\n",
+        kept = kept.display(),
+        open = open.display()
+    );
+    workspace.put("try.sh", script);
+    let answer = workspace.ok("shell", json!({"command": "sh try.sh"})).await;
+    assert_eq!(answer["stdout"], "given\ngiven\n", "{answer:#}");
+    assert!(!kept.join("made").exists(), "{answer:#}");
+    for made in [open.join("made"), workspace.dir().join("made")] {
+        let found = std::fs::metadata(made).unwrap();
+        assert_eq!(found.uid(), rustix::process::geteuid().as_raw());
+    }
+    workspace.store.close().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_mount_that_does_not_exist_is_named_before_anything_starts() {
+    let directory = tempfile::tempdir().unwrap();
+    let Some(program) = engine(directory.path()) else {
+        return;
+    };
+    let mut exec = RuntimeExecSettings::default().in_containers(IMAGE);
+    exec.mounts = vec![directory.path().join("nowhere")];
+    let place = Arc::new(DaemonExec::in_containers(&program, exec, &[]));
+    let checked = place.check(&SandboxBounds::default()).await.unwrap_err();
+    assert!(checked.to_string().contains("nowhere"), "{checked}");
+    let workspace = Workspace::with_exec(settings(SandboxMode::Prefer, &["."]), place);
+    let error = workspace.failure("shell", json!({"command": "true"})).await;
+    assert!(
+        error.contains("nowhere") && error.contains("does not exist"),
+        "{error}"
+    );
+    assert_eq!(containers(&program), "");
+    workspace.store.close().await;
+}
+
+/// Also the commands of a session in a container may use no more than the
+/// runtime lets them.
+#[tokio::test(flavor = "multi_thread")]
+async fn limits_of_the_runtime_hold_in_a_container() {
+    let directory = tempfile::tempdir().unwrap();
+    let Some(program) = engine(directory.path()) else {
+        return;
+    };
+    let limits = [
+        ("TRL_CHILD_NPROC", "30"),
+        ("TRL_CHILD_MEMORY_BYTES", "67108864"),
+        ("TRL_CHILD_CPU_SEC", "2"),
+    ];
+    let exec = RuntimeExecSettings::default().in_containers(IMAGE);
+    let place = Arc::new(DaemonExec::in_containers(&program, exec, &limits));
+    let workspace = Workspace::with_exec(settings(SandboxMode::Off, &["."]), place);
+    let processes = "for i in $(seq 1 60); do sleep 1000 >/dev/null 2>&1 & done\n";
+    workspace.put("processes.sh", processes);
+    let answer = workspace
+        .ok(
+            "shell",
+            json!({"command": "sh processes.sh; killall sleep"}),
+        )
+        .await;
+    let refused = answer["stderr"].as_str().unwrap();
+    assert!(refused.contains("fork"), "{answer:#}");
+    let busy = json!({"command": "sh -c 'while :; do :; done'", "timeout_ms": 60_000});
+    let answer = workspace.ok("shell", busy).await;
+    assert_eq!(answer["timed_out"], false, "{answer:#}");
+    assert_ne!(answer["exit_code"], 0, "{answer:#}");
+    let memory = json!({
+        "command": "sh -c 'tail -c 200000000 /dev/zero | wc -c'; echo over", "timeout_ms": 60_000,
+    });
+    let answer = workspace.ok("shell", memory).await;
+    let stdout = answer["stdout"].as_str().unwrap();
+    assert!(!stdout.contains("200000000"), "{answer:#}");
+    workspace.store.close().await;
+    assert_eq!(containers(&program), "");
+}
+
+/// The container ends with the session of a harness that was killed, also when
+/// nobody is left to remove it.
+#[test]
+fn no_container_outlives_a_harness_that_was_killed() {
+    let directory = tempfile::tempdir().unwrap();
+    let Some(program) = engine(directory.path()) else {
+        return;
+    };
+    for daemon_too in [false, true] {
+        let daemon = Daemon::start_with(&[("TRL_DOCKER_PROGRAM", program.to_str().unwrap())]);
+        let (harness, workspace) = crate::lease::harness(&daemon, true);
+        let first = first_process(&program);
+        assert!(first.exists(), "{first:?}");
+        if daemon_too {
+            daemon.kill();
+        }
+        crate::lease::kill(harness);
+        until("all it ran ends", || {
+            crate::place::processes_in(&workspace).is_empty()
+        });
+        until("its holder ends", || daemon.holders().is_empty());
+        until("the container ends", || !first.exists());
+        if daemon_too {
+            // What the engine has noted of it goes when there is a daemon again.
+            daemon.spawn();
+        }
+        until("the container goes", || containers(&program).is_empty());
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -17,8 +17,14 @@ mod relay;
 #[allow(dead_code, unexpected_cfgs, reason = "its own tests use all of it")]
 mod support;
 
+/// Tools use the files of this machine, which the runtimes have as well.
+const FILES_ELSEWHERE: bool = false;
+
 mod containers;
+mod engine;
 mod guarded;
+mod lease;
+#[allow(dead_code, reason = "tests of files use more of it")]
 mod place;
 mod restart;
 mod same_task;
@@ -29,13 +35,7 @@ mod jobs;
 mod process;
 #[path = "../../../halter-tools/tests/it/pty.rs"]
 mod pty;
+#[path = "../../../halter-tools/tests/it/sandbox.rs"]
+mod sandbox;
 #[path = "../../../halter-tools/tests/it/shell.rs"]
 mod shell;
-
-/// What tests ask about the sandbox of this machine.
-mod sandbox {
-    /// Those of name spaces are for local commands.
-    pub fn works(_: &str) -> bool {
-        false
-    }
-}

@@ -3,21 +3,24 @@
 //! `HALTER_TEST_PLACE` chooses which: `socket` (without it), `https` or
 //! `container`.
 
+use std::os::unix::fs::PermissionsExt as _;
+use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 use halter_tools::exec::{ExecBackend, ExecSession, ExecSessionSpec};
-use halter_tools::policy::SandboxBounds;
+use halter_tools::policy::{SandboxBounds, SessionFiles};
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject as _;
 use serde_json::{Value, json};
-use terminal_runtime::backend::{RuntimeExec, RuntimeExecSettings};
+use terminal_runtime::backend::{RuntimeExec, RuntimeExecSettings, RuntimeFiles};
 use terminal_runtime::client::{RemoteTarget, Target};
 use terminal_runtime::settings::Token;
 
 use crate::common::{Daemon, TOKEN};
+use crate::engine::{Image, engine_with, mounted_programs};
 use crate::support::Workspace;
 
 /// The image that the test makes.
@@ -27,6 +30,7 @@ pub const IMAGE: &str = "halter-test:1";
 #[derive(Debug)]
 pub struct DaemonExec {
     exec: RuntimeExec,
+    target: Target,
     daemon: Daemon,
 }
 
@@ -46,7 +50,19 @@ impl DaemonExec {
         let daemon = Daemon::start_with(&[NUMBERS]);
         let target = Target::Socket(daemon.socket());
         Self {
-            exec: RuntimeExec::new(target, RuntimeExecSettings::default()),
+            exec: RuntimeExec::new(target.clone(), RuntimeExecSettings::default()),
+            target,
+            daemon,
+        }
+    }
+
+    /// Behind its socket, started by another program.
+    pub fn start_by(words: &[&str]) -> Self {
+        let daemon = Daemon::start_by(words, &[NUMBERS]);
+        let target = Target::Socket(daemon.socket());
+        Self {
+            exec: RuntimeExec::new(target.clone(), RuntimeExecSettings::default()),
+            target,
             daemon,
         }
     }
@@ -56,7 +72,8 @@ impl DaemonExec {
         let daemon = Self::secure_daemon();
         let target = secure_target(&daemon, TOKEN, "ca.pem");
         Self {
-            exec: RuntimeExec::new(target, RuntimeExecSettings::default()),
+            exec: RuntimeExec::new(target.clone(), RuntimeExecSettings::default()),
+            target,
             daemon,
         }
     }
@@ -70,14 +87,61 @@ impl DaemonExec {
         ])
     }
 
-    /// Behind its socket, with containers made by this program.
-    pub fn with_containers(engine: &Path) -> Self {
-        let daemon =
-            Daemon::start_with(&[NUMBERS, ("TRL_DOCKER_PROGRAM", engine.to_str().unwrap())]);
-        let target = Target::Socket(daemon.socket());
+    /// Behind its socket, with another directory than ours at this path.
+    pub fn with_other_files(directory: &Path) -> Self {
+        let mount = "mount -t tmpfs -o size=1m tmpfs \"$0\" && exec \"$@\"";
+        let own = directory.to_str().unwrap();
+        Self::start_by(&["unshare", "-m", "sh", "-c", mount, own])
+    }
+
+    /// On another machine, as it were: behind HTTP with TLS, with containers
+    /// made by this program, and with another directory than ours at this path,
+    /// in which `work` is a link to a directory.
+    pub fn remote_with_containers(directory: &Path, engine: &Path) -> Self {
+        let script = "mount -t tmpfs -o size=1m tmpfs \"$0\" && mkdir \"$0/real\" && \
+                      ln -s real \"$0/work\" && exec \"$@\"";
+        let own = directory.to_str().unwrap();
+        let [certificate, key] = ["server.pem", "server.key"].map(fixture);
+        let variables = [
+            NUMBERS,
+            ("TRL_DOCKER_PROGRAM", engine.to_str().unwrap()),
+            ("TRL_TLS_CERT", certificate.to_str().unwrap()),
+            ("TRL_TLS_KEY", key.to_str().unwrap()),
+        ];
+        let daemon = Daemon::start_by(&["unshare", "-m", "sh", "-c", script, own], &variables);
+        let target = secure_target(&daemon, TOKEN, "ca.pem");
         let settings = RuntimeExecSettings::default().in_containers(IMAGE);
         Self {
-            exec: RuntimeExec::new(target, settings),
+            exec: RuntimeExec::new(target.clone(), settings),
+            target,
+            daemon,
+        }
+    }
+
+    /// The place as a harness has it.
+    pub fn exec(&self) -> &RuntimeExec {
+        &self.exec
+    }
+
+    /// Behind its socket, with containers made by this program.
+    pub fn with_containers(engine: &Path) -> Self {
+        let settings = RuntimeExecSettings::default().in_containers(IMAGE);
+        Self::in_containers(engine, settings, &[])
+    }
+
+    /// The same with other settings, and variables of the daemon.
+    pub fn in_containers(
+        engine: &Path,
+        settings: RuntimeExecSettings,
+        variables: &[(&str, &str)],
+    ) -> Self {
+        let engine = ("TRL_DOCKER_PROGRAM", engine.to_str().unwrap());
+        let variables = [&[NUMBERS, engine], variables].concat();
+        let daemon = Daemon::start_with(&variables);
+        let target = Target::Socket(daemon.socket());
+        Self {
+            exec: RuntimeExec::new(target.clone(), settings),
+            target,
             daemon,
         }
     }
@@ -115,13 +179,148 @@ impl ExecBackend for DaemonExec {
     async fn check(&self, bounds: &SandboxBounds) -> anyhow::Result<Vec<String>> {
         self.exec.check(bounds).await
     }
+
+    async fn files(&self, directory: &Path) -> anyhow::Result<Option<SessionFiles>> {
+        match crate::FILES_ELSEWHERE {
+            true => {
+                let files = RuntimeFiles::new(self.target.clone())?;
+                Ok(Some(SessionFiles(Arc::new(files))))
+            }
+            false => self.exec.files(directory).await,
+        }
+    }
+}
+
+/// Where the files of a test are: in the program for that, at the runtime also
+/// where that has the same.
+pub fn files_of(exec: &Arc<dyn ExecBackend>, directory: &Path) -> Option<SessionFiles> {
+    if !crate::FILES_ELSEWHERE {
+        return None;
+    }
+    let asked = std::pin::pin!(exec.files(directory));
+    let mut context = std::task::Context::from_waker(std::task::Waker::noop());
+    match asked.poll(&mut context) {
+        std::task::Poll::Ready(files) => files.unwrap(),
+        std::task::Poll::Pending => panic!("a place of these tests does not wait"),
+    }
+}
+
+/// Variables that commands have there besides those they are given.
+pub fn variables() -> &'static [&'static str] {
+    match chosen().as_str() {
+        // The engine's.
+        "container" => &["HOME", "TERM", "container"],
+        _ => &[],
+    }
+}
+
+/// Whether a process lives that a command in this directory knows by this
+/// number.
+pub fn is_running(pid: i32, directory: &Path) -> bool {
+    if chosen() != "container" {
+        let line = std::fs::read(format!("/proc/{pid}/cmdline"));
+        return line.is_ok_and(|line| !line.is_empty());
+    }
+    let number = pid.to_string();
+    processes_in(directory).iter().any(|process| {
+        let status = std::fs::read_to_string(process.join("status")).unwrap_or_default();
+        let numbers = status.lines().find_map(|line| line.strip_prefix("NSpid:"));
+        numbers.and_then(|line| line.split_whitespace().last()) == Some(&number)
+    })
+}
+
+/// The processes that work in this directory, by their directories in `/proc`.
+pub fn processes_in(directory: &Path) -> Vec<PathBuf> {
+    let directory = directory.to_str().unwrap();
+    let entries = std::fs::read_dir("/proc").unwrap().flatten();
+    let is_inside = |process: &PathBuf| {
+        // One that was removed has a name with a remark.
+        std::fs::read_link(process.join("cwd"))
+            .is_ok_and(|cwd| cwd.to_string_lossy().starts_with(directory))
+    };
+    entries
+        .map(|entry| entry.path())
+        .filter(is_inside)
+        .collect()
+}
+
+/// What `HALTER_TEST_PLACE` says.
+fn chosen() -> String {
+    std::env::var("HALTER_TEST_PLACE").unwrap_or_else(|_| "socket".to_owned())
+}
+
+/// Whether a sandbox there lets commands reach single hosts.
+pub fn filters_hosts() -> bool {
+    false
+}
+
+/// Whether what holds commands there is the sandbox of this machine.
+pub fn has_rungs() -> bool {
+    chosen() == "socket"
+}
+
+/// A container for each session, of this machine's programs.
+fn in_containers() -> DaemonExec {
+    // One engine for all: it makes the image once.
+    static ENGINE: LazyLock<(tempfile::TempDir, PathBuf)> = LazyLock::new(|| {
+        let directory = tempfile::tempdir().unwrap();
+        let program = engine_with(directory.path(), Image::Mounted);
+        let program = program.expect("HALTER_TEST_PLACE=container needs podman");
+        (directory, program)
+    });
+    let mut settings = RuntimeExecSettings::default().in_containers(IMAGE);
+    settings.mounts = mounted_programs();
+    DaemonExec::in_containers(&ENGINE.1, settings, &[])
 }
 
 /// Where the commands of the tests run.
 pub fn here() -> Arc<dyn ExecBackend> {
-    match std::env::var("HALTER_TEST_PLACE").as_deref() {
-        Ok("https") => Arc::new(DaemonExec::secure()),
-        _ => Arc::new(DaemonExec::start()),
+    match chosen().as_str() {
+        "socket" => Arc::new(DaemonExec::start()),
+        "https" => Arc::new(DaemonExec::secure()),
+        "container" => Arc::new(in_containers()),
+        other => panic!("HALTER_TEST_PLACE is none of socket, https, container: {other}"),
+    }
+}
+
+/// Another user's program where a runtime is expected.
+#[derive(Debug)]
+pub struct Stranger {
+    directory: tempfile::TempDir,
+    child: std::process::Child,
+}
+
+impl Stranger {
+    /// Listens, and notes what it is told; `None` where that cannot be.
+    pub async fn listen() -> Option<Self> {
+        if !rustix::process::geteuid().is_root() || !Path::new("/usr/bin/socat").exists() {
+            println!("skipped: needs root and socat");
+            return None;
+        }
+        let directory = tempfile::tempdir().unwrap();
+        let open = std::fs::Permissions::from_mode(0o777);
+        std::fs::set_permissions(directory.path(), open).unwrap();
+        let [socket, heard] = ["s", "heard"].map(|name| directory.path().join(name));
+        let child = std::process::Command::new("/usr/bin/socat")
+            .arg(format!("UNIX-LISTEN:{},fork", socket.display()))
+            .arg(format!("CREATE:{}", heard.display()))
+            .uid(65534)
+            .spawn()
+            .unwrap();
+        let stranger = Self { directory, child };
+        crate::support::eventually("it listens", || socket.exists()).await;
+        Some(stranger)
+    }
+
+    pub fn target(&self) -> Target {
+        Target::Socket(self.directory.path().join("s"))
+    }
+
+    /// What it was told until now, when it ends.
+    pub fn heard(mut self) -> Vec<u8> {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+        std::fs::read(self.directory.path().join("heard")).unwrap_or_default()
     }
 }
 

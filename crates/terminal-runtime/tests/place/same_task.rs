@@ -10,7 +10,7 @@ use halter_tools::{ExecBackend, LocalExec, ScratchDir, builtin_tools};
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
-use crate::containers::engine;
+use crate::engine::engine;
 use crate::place::DaemonExec;
 
 /// Reads, edits, builds and tests a small program.

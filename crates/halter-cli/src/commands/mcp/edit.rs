@@ -1,10 +1,12 @@
 //! Servers written into and taken out of a configuration file.
 
-use crate::args::{JsonArg, McpAddArgs};
+use crate::args::{JsonArg, McpAddArgs, TransportArg};
 use crate::context::Context;
 use crate::exit::Exit;
 use crate::failure::{Failure, usage};
-use halter_config::{McpServerTable, remove_mcp_server, save_mcp_server};
+use halter_config::{
+    McpOAuthTable, McpServerTable, McpTransport, remove_mcp_server, save_mcp_server,
+};
 use halter_mcp::ServerName;
 use indexmap::IndexMap;
 use serde_json::json;
@@ -64,28 +66,75 @@ fn file(context: &Context, named: Option<&Path>) -> Result<PathBuf, Failure> {
 
 fn table(arguments: &McpAddArgs) -> Result<McpServerTable, Failure> {
     let mut words = arguments.command.iter().cloned();
-    let command = words.next().unwrap_or_default();
-    if command.starts_with("http://") || command.starts_with("https://") {
+    let first = words.next().unwrap_or_default();
+    let is_address = first.starts_with("http://") || first.starts_with("https://");
+    let transport = match arguments.transport {
+        TransportArg::Stdio if is_address => {
+            return Err(usage(
+                format!("{first} is no program"),
+                "write --transport http, or --transport sse for the older transport",
+            ));
+        }
+        TransportArg::Stdio => {
+            let unused = [&arguments.header, &arguments.header_env];
+            if unused.iter().any(|given| !given.is_empty()) || arguments.client_id.is_some() {
+                return Err(usage(
+                    "a program is sent no headers and has no login",
+                    "use --env, or --transport http and an address",
+                ));
+            }
+            return Ok(McpServerTable {
+                command: Some(first),
+                args: words.collect(),
+                env: pairs("--env", &arguments.env, '=')?,
+                required: arguments.required,
+                ..McpServerTable::default()
+            });
+        }
+        TransportArg::Http => McpTransport::Http,
+        TransportArg::Sse => McpTransport::Sse,
+    };
+    // An address may begin with a variable.
+    if !(is_address || first.starts_with("${")) || words.next().is_some() {
         return Err(usage(
-            "servers over HTTP are not built yet",
-            "use a command: a program that speaks MCP over its standard streams",
+            "a server over HTTP has one address",
+            "write it as https://HOST/PATH",
         ));
     }
+    if !arguments.env.is_empty() {
+        return Err(usage(
+            "--env is for programs",
+            "send a header: --header 'NAME: VALUE'",
+        ));
+    }
+    let secret = arguments.client_secret_env.as_ref();
     Ok(McpServerTable {
-        command: Some(command),
-        args: words.collect(),
-        env: variables(&arguments.env)?,
+        transport,
+        url: Some(first),
+        headers: pairs("--header", &arguments.header, ':')?,
+        headers_from_env: pairs("--header-env", &arguments.header_env, '=')?,
+        oauth: McpOAuthTable {
+            client_id: arguments.client_id.clone(),
+            client_secret: secret.map(|variable| format!("${{{variable}}}")),
+            ..McpOAuthTable::default()
+        },
         required: arguments.required,
         ..McpServerTable::default()
     })
 }
 
-fn variables(given: &[String]) -> Result<IndexMap<String, String>, Failure> {
+/// Names and values, as an option gives them. A value is not repeated: it may be a secret.
+fn pairs(option: &str, given: &[String], by: char) -> Result<IndexMap<String, String>, Failure> {
     let pairs = given.iter().map(|pair| {
-        let split = pair.split_once('=').filter(|(name, _)| !name.is_empty());
-        let (name, value) =
-            split.ok_or_else(|| usage(format!("--env {pair} has no value"), "write NAME=VALUE"))?;
-        Ok((name.to_owned(), value.to_owned()))
+        let split = pair
+            .split_once(by)
+            .map(|(name, value)| (name.trim(), value));
+        let split = split.filter(|(name, _)| !name.is_empty());
+        let (name, value) = split.ok_or_else(|| {
+            let hint = format!("write NAME{by}VALUE");
+            usage(format!("a {option} has no name or no value"), hint)
+        })?;
+        Ok((name.to_owned(), value.trim_start().to_owned()))
     });
     pairs.collect()
 }

@@ -1,12 +1,13 @@
 //! Servers that are started, looked at and ended.
 
+use super::{error_json, with_hint};
 use crate::args::JsonArg;
 use crate::context::Context;
 use crate::exit::Exit;
 use crate::failure::{Failure, usage};
 use crate::harness::{self, Loaded};
 use crate::terminal::{columns, fitted};
-use halter::{HalterError, ProbedServer, probe_mcp_servers};
+use halter::{DescribedServers, HalterError, ProbedServer, probe_mcp_servers};
 use halter_mcp::{ServerState, ServerStatus};
 use serde_json::{Value, json};
 
@@ -45,7 +46,7 @@ pub async fn tools(context: &mut Context, name: &str, arguments: JsonArg) -> Res
     let loaded = harness::load(context).await?;
     let probed = wanted(context, &loaded, &[name.to_owned()]).await?;
     let Some(server) = probed.first() else {
-        return Err(unknown(&loaded, name));
+        return Ok(Exit::Failed);
     };
     if let Some(problem) = problem(server) {
         return Err(problem.into());
@@ -61,6 +62,8 @@ pub async fn tools(context: &mut Context, name: &str, arguments: JsonArg) -> Res
             let mut shown = json!(tool.spec);
             if let Some(fields) = shown.as_object_mut() {
                 fields.insert("own_name".to_owned(), json!(tool.own_name));
+                let digest = &tool.definition.digest;
+                fields.insert("definition".to_owned(), json!(digest));
             }
             shown
         });
@@ -87,19 +90,21 @@ async fn wanted(
     loaded: &Loaded,
     names: &[String],
 ) -> Result<Vec<ProbedServer>, Failure> {
-    let config = &loaded.config.config;
-    if let Some(name) = names
-        .iter()
-        .find(|name| !config.mcp.servers.contains_key(*name))
-    {
-        return Err(unknown(loaded, name));
+    let described = harness::described_servers(context, loaded).await?;
+    for problem in &described.problems {
+        context.messages.warning(&with_hint(problem));
     }
-    Ok(probe_mcp_servers(config, &context.environment, names).await?)
+    let is_known = |name: &String| described.servers.iter().any(|it| it.name == *name);
+    if let Some(name) = names.iter().find(|name| !is_known(name)) {
+        return Err(unknown(&described, name));
+    }
+    let config = &loaded.config.config;
+    Ok(probe_mcp_servers(config, &context.environment, &described, names).await?)
 }
 
-fn unknown(loaded: &Loaded, name: &str) -> Failure {
-    let known = loaded.config.config.mcp.servers.keys();
-    let known: Vec<&str> = known.map(String::as_str).collect();
+pub(super) fn unknown(described: &DescribedServers, name: &str) -> Failure {
+    let known = described.servers.iter();
+    let known: Vec<&str> = known.map(|it| it.name.as_str()).collect();
     let hint = match known.as_slice() {
         [] => "none is configured; add one with `halter mcp add`".to_owned(),
         known => format!("there are: {}", known.join(", ")),
@@ -109,8 +114,7 @@ fn unknown(loaded: &Loaded, name: &str) -> Failure {
 
 /// How all enabled servers are, each in one line, for `doctor`.
 pub async fn probed(context: &Context, loaded: &Loaded) -> Result<Vec<ProbedServer>, Failure> {
-    let config = &loaded.config.config;
-    Ok(probe_mcp_servers(config, &context.environment, &[]).await?)
+    wanted(context, loaded, &[]).await
 }
 
 /// Why a server cannot be used.
@@ -131,11 +135,12 @@ pub fn problem(server: &ProbedServer) -> Option<HalterError> {
 pub fn lines(server: &ProbedServer) -> Vec<String> {
     let name = &server.name;
     if let Some(problem) = problem(server) {
-        let hint = problem.hint().map(|hint| format!("; {hint}"));
-        return vec![format!(
-            "failed  {name}: {problem}{}",
-            hint.unwrap_or_default()
-        )];
+        let word = match problem.code() {
+            "mcp_untrusted" => "unused",
+            "mcp_login_needed" => "login ",
+            _ => "failed",
+        };
+        return vec![format!("{word}  {name}: {}", with_hint(&problem))];
     }
     let Ok(status) = &server.status else {
         return Vec::new();
@@ -146,8 +151,13 @@ pub fn lines(server: &ProbedServer) -> Vec<String> {
     };
     let who = status.implementation.as_deref().unwrap_or("unnamed");
     let revision = status.revision.as_deref().unwrap_or("unknown");
+    let place = match status.sandbox {
+        Some(sandbox) => format!(", in a sandbox ({sandbox})"),
+        None => String::new(),
+    };
     let mut lines = vec![format!(
-        "ok      {name}: {tools}, {who}, protocol {revision}"
+        "ok      {name}: {tools}, {who}, protocol {revision}{place} ({})",
+        server.source
     )];
     let problems = status.problems.iter();
     lines.extend(problems.map(|problem| format!("        warning: {problem}")));
@@ -156,20 +166,25 @@ pub fn lines(server: &ProbedServer) -> Vec<String> {
 
 /// A server as JSON.
 pub fn shown(server: &ProbedServer) -> Value {
-    let name = &server.name;
+    let (name, source) = (&server.name, server.source.to_string());
     match (problem(server), &server.status) {
         (None, Ok(status)) => json!({
             "name": name,
+            "source": source,
             "ok": true,
             "implementation": status.implementation,
             "protocol": status.revision,
+            "sandbox": status.sandbox,
+            "resources": status.has_resources,
+            "prompts": status.has_prompts,
             "tools": status.tools.iter().map(|tool| &tool.spec.name).collect::<Vec<_>>(),
             "problems": status.problems,
         }),
         (problem, _) => json!({
             "name": name,
+            "source": source,
             "ok": false,
-            "error": problem.map(|it| json!({"code": it.code(), "message": it.to_string()})),
+            "error": problem.as_ref().map(error_json),
         }),
     }
 }

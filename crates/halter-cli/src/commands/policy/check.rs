@@ -1,10 +1,12 @@
 //! `halter policy check`: judges command lines.
 
+use super::explain;
 use crate::args::CheckArgs;
 use crate::context::Context;
 use crate::exit::Exit;
 use crate::failure::{Failure, usage};
 use crate::harness;
+use halter_policy::permission::Verdict;
 use halter_policy::shell::ShellDecision;
 use halter_policy::{
     PolicyError, PolicySettings, ProgramList, SessionScope, ShellJudge, StandardPolicy,
@@ -24,35 +26,61 @@ pub async fn check(context: &mut Context, arguments: CheckArgs) -> Result<Exit, 
             "give it as an argument",
         ));
     };
-    let allowed = match arguments.allow {
-        Some(names) => ProgramList::Set(names.into_iter().filter(|it| !it.is_empty()).collect()),
-        None => configured(context).await?,
-    };
-    let decision = ShellJudge::new(allowed).decide(&command);
-    match &decision {
-        ShellDecision::Allow => context.data.line("allow")?,
-        ShellDecision::Ask(why) | ShellDecision::Deny(why) => {
-            let name = decision.name();
-            let (rule, fragment, message) = (why.rule, &why.fragment, &why.message);
-            context
-                .data
-                .line(&format!("{name} [{rule}] `{fragment}`: {message}"))?;
+    match arguments.allow {
+        Some(names) => {
+            let names = names.into_iter().filter(|it| !it.is_empty()).collect();
+            by_list(context, ProgramList::Set(names), &command)
         }
+        None => as_configured(context, &command).await,
     }
-    Ok(match decision {
-        ShellDecision::Allow => Exit::Success,
-        ShellDecision::Ask(_) | ShellDecision::Deny(_) => Exit::Denied,
-    })
 }
 
-/// The list of the configuration.
-async fn configured(context: &Context) -> Result<ProgramList, Failure> {
+/// What a list says: nobody is asked about a program that is not on it.
+fn by_list(context: &mut Context, allowed: ProgramList, command: &str) -> Result<Exit, Failure> {
+    let decision = ShellJudge::new(allowed).decide(command);
+    let why = match &decision {
+        ShellDecision::Allow => None,
+        ShellDecision::Ask(why) | ShellDecision::Deny(why) => Some(why),
+    };
+    let why = why.map(|why| (why.rule, Some(why.fragment.as_str()), why.message.as_str()));
+    say(context, decision.name(), why)
+}
+
+/// What a session of the configuration would do, by its lists, rules and mode.
+async fn as_configured(context: &mut Context, command: &str) -> Result<Exit, Failure> {
     let loaded = harness::load_silently(context).await?;
-    let shell = &loaded.config.config.policy.shell;
-    Ok(match shell.allow_is_default() {
-        true => ProgramList::Default,
-        false => ProgramList::Set(shell.allow.clone()),
-    })
+    let harness = explain::policy_harness(context, &loaded).await?;
+    let call = explain::call("shell", json!({"command": command}));
+    let explained = harness.explain_call(&call, &explain::directory(context)?)?;
+    let verdict = explain::verdict(&explained);
+    let why = match (&explained.denied, &explained.decision) {
+        (Some(denied), _) => Some((denied.rule.as_str(), denied.fragment.as_deref())),
+        (None, Some(decision)) if verdict != Verdict::Allow => {
+            Some((decision.by.code(), decision.fragment.as_deref()))
+        }
+        (None, _) => None,
+    };
+    let message = explain::reason(&explained);
+    let why = why.map(|(rule, fragment)| (rule, fragment, message));
+    say(context, verdict.as_str(), why)
+}
+
+/// Prints a decision, with the rule, the part of the command and the reason of
+/// one that keeps it from running at once.
+fn say(
+    context: &mut Context,
+    decision: &str,
+    why: Option<(&str, Option<&str>, &str)>,
+) -> Result<Exit, Failure> {
+    let Some((rule, fragment, message)) = why else {
+        context.data.line(decision)?;
+        return Ok(Exit::Success);
+    };
+    let fragment = fragment.map(|it| format!(" `{it}`")).unwrap_or_default();
+    context
+        .data
+        .line(&format!("{decision} [{rule}]{fragment}: {message}"))?;
+    Ok(Exit::Denied)
 }
 
 /// One line of standard input. Paths are judged only where the line says what

@@ -1,7 +1,7 @@
 //! A scripted model service, and the binary configured to use it.
 
 use crate::place::{Place, Ran, eventually, finish};
-use halter_mock::{MockService, RequestOutcome, ServeOptions, serve};
+use halter_mock::{MockService, RequestOutcome, Scenario, ServeOptions, serve};
 use serde_json::Value;
 use std::fs::File;
 use std::path::PathBuf;
@@ -72,12 +72,23 @@ pub struct Stage {
 impl Stage {
     /// A service of its own, and a directory with two files.
     pub fn new(wire: &'static Wire) -> Self {
+        Self::with_options(wire, ServeOptions::default())
+    }
+
+    /// The same with a scenario of its own.
+    pub fn with_scenario(wire: &'static Wire, name: &str, scenario: Scenario) -> Self {
+        let mut options = ServeOptions::default();
+        options.scenarios.add(name, scenario).unwrap();
+        Self::with_options(wire, options)
+    }
+
+    fn with_options(wire: &'static Wire, options: ServeOptions) -> Self {
         let runtime = Builder::new_multi_thread()
             .worker_threads(1)
             .enable_all()
             .build()
             .unwrap();
-        let service = runtime.block_on(serve(ServeOptions::default())).unwrap();
+        let service = runtime.block_on(serve(options)).unwrap();
         let place = Place::new();
         place.write("fixture.txt", "parity is kept\n");
         place.write("notes.txt", "alpha\n");

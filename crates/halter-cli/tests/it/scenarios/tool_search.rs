@@ -79,28 +79,49 @@ pub fn tool_search_skipped(stage: &Stage) {
     }
 }
 
-/// Settings under which every tool is of use.
-const ALL_TOOLS: &str = "[policy.network]\nenabled = true\nallowed_hosts = [\"*\"]\n\
-    [tools.web_search]\nprovider = \"searxng\"\nurl = \"http://127.0.0.1:1\"\n";
+/// The most bytes of the first request.
+const FIRST_REQUEST: usize = 8 * 1024;
+
+/// Settings under which every tool is of use: those of the web, and those of a
+/// language server, which a plugin brings.
+fn all_tools(stage: &Stage) -> String {
+    let plugin = stage.place.root().join("plugins/demo");
+    std::fs::create_dir_all(plugin.join(".claude-plugin")).unwrap();
+    let write = |name: &str, text: &str| std::fs::write(plugin.join(name), text).unwrap();
+    write(".claude-plugin/plugin.json", r#"{"name": "demo"}"#);
+    let server = r#"{"x": {"command": "/bin/true", "extensionToLanguage": {".x": "x"}}}"#;
+    write(".lsp.json", server);
+    let roots = stage.place.root().join("plugins");
+    format!(
+        "[resources.plugins]\nroots = [{:?}]\n\
+         [policy.network]\nenabled = true\nallowed_hosts = [\"*\"]\n\
+         [tools.web_search]\nprovider = \"searxng\"\nurl = \"http://127.0.0.1:1\"\n",
+        roots.to_str().unwrap()
+    )
+}
 
 /// The first request with all tools, as the service got it, in bytes.
 pub fn first_request_is_small(stage: &Stage) {
-    stage.configure(ALL_TOOLS);
-    stage.play("streaming_text").completed();
+    stage.configure(&all_tools(stage));
+    // Somebody can be asked.
+    let input = ["--approvals", "stdin"];
+    stage.play_with("streaming_text", &input).completed();
     let bodies = stage.bodies();
     let bytes = |value: &Value| serde_json::to_vec(value).unwrap().len();
     let tools = bytes(&bodies[0]["tools"]);
     let whole = bytes(&bodies[0]);
-    assert!(
-        bodies[0].to_string().contains("- web_search: "),
-        "{}",
-        bodies[0]
-    );
+    let text = bodies[0].to_string();
+    for deferred in [
+        "web_search",
+        "browser",
+        "ask_user",
+        "diagnostics",
+        "references",
+    ] {
+        let told = text.contains(&format!("\\n{deferred}: "));
+        assert!(told, "{deferred} is not told of: {text}");
+        assert!(!sent(&bodies[0]).contains(&deferred), "{text}");
+    }
     assert!(tools <= 12 * 1024, "{tools} bytes of tools");
-    // Other wires wrap each tool in more words.
-    let most = match stage.provider() {
-        "anthropic" => 8 * 1024,
-        _ => 9 * 1024,
-    };
-    assert!(whole <= most, "{whole} bytes, {tools} of tools");
+    assert!(whole <= FIRST_REQUEST, "{whole} bytes, {tools} of tools");
 }

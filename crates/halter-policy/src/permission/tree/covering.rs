@@ -48,9 +48,12 @@ fn opened_part(rule: &CompiledRule, request: &ResolvedCall<'_>) -> Option<Option
         Some(Some(found.spelled.display().to_string()))
     };
     match rule.rule.rule.subject() {
-        RuleSubject::Tool(tool) => tool
-            .matches(request.subject.call.name.as_str())
-            .then_some(None),
+        RuleSubject::Tool(tool) => {
+            let definition = request.subject.definition.as_ref();
+            let definition = definition.map(|it| it.digest.as_str());
+            let name = request.subject.call.name.as_str();
+            tool.matches_defined(name, definition).then_some(None)
+        }
         RuleSubject::Command(pattern) => {
             let mut parts = request.commands.iter().flat_map(|it| &it.parts);
             let part = parts.find(|part| command::opens(pattern, part))?;

@@ -1,5 +1,6 @@
 //! What a person is asked where no rule decides.
 
+use halter_protocol::action::{HOST_NOT_LISTED, PROGRAM_NOT_LISTED};
 use halter_protocol::{PermissionMode, RuleSubject};
 
 use super::request::{ResolvedCall, TouchedPath};
@@ -11,7 +12,7 @@ use crate::permission::decision::{DecidedBy, Decision};
 use crate::permission::reading::{TRANSPARENT, only_reads};
 use crate::permission::suggest;
 use crate::policy::BeyondRoots;
-use crate::shell::{CommandPart, IN_PLACE, PathAccess, ShellDecision, ShellRefusal};
+use crate::shell::{CommandPart, IN_PLACE, PathAccess, ShellDecision, ShellRefusal, UNLISTED};
 
 impl PermissionTree {
     /// A question about a file beyond the roots that no rule names.
@@ -41,21 +42,74 @@ impl PermissionTree {
         Some(self.asked(DecidedBy::BeyondRoots, why, Some(shown), always))
     }
 
-    /// A question about a host, while nobody has set anything about the
-    /// network, that no rule names.
+    /// A question about a host that no rule names, while nobody has set anything
+    /// about the network, or that a list which was set does not name.
     pub(super) fn hosts_ask(&self, hosts: &[HostRefusal]) -> Option<Decision> {
         let covered = |it: &HostRefusal| {
             let covers = |rule: &CompiledRule| {
                 let domain = rule.domain.as_ref();
                 domain.is_some_and(|domain| domain.covers_text(&it.host))
             };
-            self.any_allow(covers).is_some()
+            match it.rule {
+                HOST_NOT_LISTED => self.any_approved(covers),
+                _ => self.any_allow(covers).is_some(),
+            }
         };
         let asked = hosts.iter().find(|it| !covered(it))?;
         let by = DecidedBy::Network(asked.rule);
         let why = format!("it would reach '{}': {}", asked.host, asked.reason);
         let always = suggest::for_host(&asked.host);
         Some(self.asked(by, why, Some(asked.host.clone()), always))
+    }
+
+    /// A question about programs that would join a list which was set, unless a
+    /// person approved such commands for the session. Neither a rule of a file
+    /// nor the mode answers it.
+    pub(super) fn joins_ask(
+        &self,
+        request: &ResolvedCall<'_>,
+        joins: &[ShellRefusal],
+    ) -> Option<Decision> {
+        let parts: Vec<&CommandPart> = request.commands.iter().flat_map(|it| &it.parts).collect();
+        let approved = |part: &CommandPart| {
+            self.any_approved(|rule| match rule.rule.rule.subject() {
+                RuleSubject::Command(pattern) => command::opens(pattern, part),
+                _ => false,
+            })
+        };
+        let mut asked = Vec::new();
+        let mut suggested = Vec::new();
+        for join in joins {
+            let of_program = |part: &&&CommandPart| {
+                let name = join.fragment.as_str();
+                part.program() == Some(name) || part.wrappers.iter().any(|it| it == name)
+            };
+            let of_program: Vec<_> = parts.iter().filter(of_program).collect();
+            let covered = !of_program.is_empty() && of_program.iter().all(|part| approved(part));
+            if !covered {
+                let rules = of_program.iter().map(|part| suggest::for_part(part));
+                suggested.push(common(rules));
+                asked.push(join);
+            }
+        }
+        let first = asked.first()?;
+        let names: Vec<String> = asked
+            .iter()
+            .map(|it| format!("`{}`", it.fragment))
+            .collect();
+        let what = match names.len() {
+            1 => "it runs",
+            _ => "they run",
+        };
+        let why = format!(
+            "policy.shell.allow does not list {}; {what} only if a person lets {} join for this \
+             call or session",
+            names.join(", "),
+            if names.len() == 1 { "it" } else { "them" },
+        );
+        let by = DecidedBy::Shell(PROGRAM_NOT_LISTED);
+        let always = common(suggested.into_iter());
+        Some(self.asked(by, why, Some(first.fragment.clone()), always))
     }
 
     /// A question about a command that neither the list nor a rule covers.
@@ -185,8 +239,9 @@ impl PermissionTree {
             return Some(self.asked(by, why("changes a file"), Some(shown), always));
         }
         if request.changes_otherwise() {
-            let always = suggest::for_tool(request.subject.call.name.as_str());
-            return Some(self.asked(by, why("changes something"), None, always));
+            let always = suggest::for_tool(request.subject);
+            let why = self.with_lost_approval(request.subject, why("changes something"));
+            return Some(self.asked(by, why, None, always));
         }
         None
     }
@@ -194,7 +249,7 @@ impl PermissionTree {
 
 /// Whether a rule about the parts of a line can answer the judge's question.
 fn is_answerable(refusal: &ShellRefusal) -> bool {
-    is_destructive(refusal.rule) || ["shell.unlisted", IN_PLACE].contains(&refusal.rule)
+    is_destructive(refusal.rule) || [UNLISTED, IN_PLACE].contains(&refusal.rule)
 }
 
 /// The one value of all; none if they differ or one is absent.

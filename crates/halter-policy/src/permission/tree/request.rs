@@ -30,9 +30,20 @@ pub(super) struct Commands {
 /// A file that a call names.
 pub(super) struct TouchedPath {
     pub(super) changes: bool,
+    /// If it is a directory, all below it changes too.
+    pub(super) with_all_below: bool,
     pub(super) spelled: PathBuf,
     /// Where its links lead.
     pub(super) real: PathBuf,
+}
+
+/// What a call does with a path it names.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Touch {
+    Reads,
+    Changes,
+    /// With everything below it.
+    ChangesTree,
 }
 
 impl<'a> ResolvedCall<'a> {
@@ -57,8 +68,8 @@ impl<'a> ResolvedCall<'a> {
                     parts: Vec::new(),
                     unreadable: false,
                 }),
-                Action::Read { path } => request.touch(tree, path, false),
-                Action::Write { path } => request.touch(tree, path, true),
+                Action::Read { path } => request.touch(tree, path, Touch::Reads),
+                Action::Write { path } => request.touch(tree, path, Touch::ChangesTree),
                 _ => {}
             }
         }
@@ -71,8 +82,13 @@ impl<'a> ResolvedCall<'a> {
         let parts = read.map(|it| it.parts).unwrap_or_default();
         let home = tree.anchors.home();
         for (path, access) in parts.iter().flat_map(|part| named_paths(part, start, home)) {
-            let changes = matches!(access, PathAccess::Write | PathAccess::Delete);
-            self.touch(tree, &path, changes);
+            let touch = match access {
+                PathAccess::Delete => Touch::ChangesTree,
+                // `cp a directory` changes one name in the directory.
+                PathAccess::Write => Touch::Changes,
+                _ => Touch::Reads,
+            };
+            self.touch(tree, &path, touch);
         }
         self.commands.push(Commands {
             line: command.split_whitespace().collect::<Vec<_>>().join(" "),
@@ -81,7 +97,7 @@ impl<'a> ResolvedCall<'a> {
         });
     }
 
-    fn touch(&mut self, tree: &PermissionTree, path: &Path, changes: bool) {
+    fn touch(&mut self, tree: &PermissionTree, path: &Path, touch: Touch) {
         let spelled = tree.anchors.spelled(path);
         // Following links costs system calls; only patterns want to know.
         let real = match tree.has_patterns() {
@@ -89,7 +105,8 @@ impl<'a> ResolvedCall<'a> {
             false => spelled.clone(),
         };
         self.paths.push(TouchedPath {
-            changes,
+            changes: touch != Touch::Reads,
+            with_all_below: touch == Touch::ChangesTree,
             spelled,
             real,
         });
@@ -101,13 +118,19 @@ impl<'a> ResolvedCall<'a> {
     }
 
     /// Whether the call changes something that is neither a file it names nor
-    /// done by a command.
+    /// done by a command. A tool that changes things in other calls may say of
+    /// this one that it does not.
     pub(super) fn changes_otherwise(&self) -> bool {
         let actions = &self.subject.actions;
         let other = |it: &Action| matches!(it, Action::Other { mutating: true });
-        let named = |it: &Action| matches!(it, Action::Run { .. } | Action::Write { .. });
+        let told = |it: &Action| {
+            matches!(
+                it,
+                Action::Run { .. } | Action::Write { .. } | Action::Other { mutating: false }
+            )
+        };
         actions.iter().any(other)
-            || (self.subject.capabilities.mutating && !actions.iter().any(named))
+            || (self.subject.capabilities.mutating && !actions.iter().any(told))
     }
 }
 

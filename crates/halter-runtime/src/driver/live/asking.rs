@@ -6,8 +6,8 @@ use crate::engine::{EffectId, Input, PersonAnswer, PersonRequest};
 use async_trait::async_trait;
 use futures::FutureExt;
 use halter_protocol::{
-    ApprovalAnswer, ApprovalChoice, IdSource, Question, QuestionId, QuestionRequest,
-    QuestionResponse, ResolvedBy, Timestamp, ToolCall,
+    Action, ApprovalAnswer, ApprovalChoice, ApprovalId, ApprovalRequest, AskedBy, IdSource,
+    Objection, Question, QuestionId, QuestionRequest, ResolvedBy, Timestamp, ToolCall,
 };
 use halter_tools::{Answers, QuestionAsker};
 use std::collections::HashMap;
@@ -16,30 +16,37 @@ use std::sync::{Arc, Mutex, PoisonError};
 use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 
-/// The running tools that wait for answers, by their questions.
+/// The running tools that wait for answers, by what they asked.
 #[derive(Clone, Default)]
-pub(crate) struct WaitingTools(Arc<Mutex<HashMap<QuestionId, oneshot::Sender<Answers>>>>);
+pub(crate) struct WaitingTools(Arc<Mutex<HashMap<String, oneshot::Sender<ToolAnswer>>>>);
+
+/// What a running tool is told.
+type ToolAnswer = (PersonAnswer, ResolvedBy);
 
 impl WaitingTools {
-    fn insert(&self, id: QuestionId, sender: oneshot::Sender<Answers>) {
+    fn insert(&self, id: &str, sender: oneshot::Sender<ToolAnswer>) {
         let mut waiting = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        waiting.insert(id, sender);
+        waiting.insert(id.to_owned(), sender);
     }
 
-    fn take(&self, id: &QuestionId) -> Option<oneshot::Sender<Answers>> {
+    fn take(&self, id: &str) -> Option<oneshot::Sender<ToolAnswer>> {
         let mut waiting = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         waiting.remove(id)
     }
 
-    /// Hands a tool the answers to its questions, if it still waits.
-    pub fn reply(&self, id: &QuestionId, responses: Vec<QuestionResponse>, by: ResolvedBy) {
+    /// Hands a tool the answer to what it asked, if it still waits.
+    pub fn reply(&self, answer: PersonAnswer, by: ResolvedBy) {
+        let id = match &answer {
+            PersonAnswer::Approval { approval_id, .. } => approval_id.as_str(),
+            PersonAnswer::Questions { question_id, .. } => question_id.as_str(),
+        };
         if let Some(waiting) = self.take(id) {
-            let _ = waiting.send(Answers { responses, by });
+            let _ = waiting.send((answer, by));
         }
     }
 }
 
-/// Puts the questions of one running call to a person.
+/// Puts what one running call asks to a person.
 pub(super) struct SessionAsker {
     pub id: EffectId,
     pub call: ToolCall,
@@ -47,6 +54,21 @@ pub(super) struct SessionAsker {
     pub sender: mpsc::UnboundedSender<Input>,
     pub ids: Arc<dyn IdSource>,
     pub at: Timestamp,
+}
+
+impl SessionAsker {
+    /// The answer; none if nobody is there to ask.
+    async fn put(&self, id: &str, request: PersonRequest) -> Option<ToolAnswer> {
+        let (sender, answer) = oneshot::channel();
+        self.waiting.insert(id, sender);
+        let _forgotten = Forget(&self.waiting, id);
+        let asks = Input::ToolAsks {
+            id: self.id,
+            request,
+        };
+        self.sender.send(asks).ok()?;
+        answer.await.ok()
+    }
 }
 
 #[async_trait]
@@ -59,26 +81,37 @@ impl QuestionAsker for SessionAsker {
             tool_name: self.call.name.clone(),
             questions,
         });
-        let (sender, answers) = oneshot::channel();
-        self.waiting.insert(question_id.clone(), sender);
-        let _forgotten = Forget(&self.waiting, &question_id);
-        let asks = Input::ToolAsks {
-            id: self.id,
-            request: request.clone(),
-        };
-        let nobody = || Answers {
-            responses: request.all_skipped(),
-            by: ResolvedBy::Withdrawn,
-        };
-        match self.sender.send(asks) {
-            Ok(()) => answers.await.unwrap_or_else(|_| nobody()),
-            Err(_) => nobody(),
+        let asked = PersonRequest::Questions(request.clone());
+        match self.put(question_id.as_str(), asked).await {
+            Some((PersonAnswer::Questions { responses, .. }, by)) => Answers { responses, by },
+            _ => Answers {
+                responses: request.all_skipped(),
+                by: ResolvedBy::Withdrawn,
+            },
+        }
+    }
+
+    async fn approve(&self, actions: Vec<Action>, objection: Objection) -> ApprovalChoice {
+        let approval_id = ApprovalId::mint(self.ids.as_ref(), self.at);
+        let request = PersonRequest::Approval(Arc::new(ApprovalRequest {
+            approval_id: approval_id.clone(),
+            call: self.call.clone(),
+            actions,
+            diff: None,
+            asked_by: AskedBy::RunningCall,
+            objection,
+            choices: Vec::new(),
+            origin: None,
+        }));
+        match self.put(approval_id.as_str(), request).await {
+            Some((PersonAnswer::Approval { answer, .. }, _)) => answer.choice,
+            _ => ApprovalChoice::Deny,
         }
     }
 }
 
-/// Forgets questions once nobody waits for their answers.
-struct Forget<'a>(&'a WaitingTools, &'a QuestionId);
+/// Forgets a request once nobody waits for its answer.
+struct Forget<'a>(&'a WaitingTools, &'a str);
 
 impl Drop for Forget<'_> {
     fn drop(&mut self) {
@@ -106,7 +139,7 @@ impl Owner {
             }
             Approvals::Unattended => {
                 return Some(Input::Answered {
-                    answer: refusal(&request, ApprovalChoice::Deny.into()),
+                    answer: request.answered_with(ApprovalChoice::Deny.into()),
                     by: ResolvedBy::Unattended,
                 });
             }
@@ -133,30 +166,12 @@ impl Owner {
                 () = cancel.cancelled() => return,
                 answer = asked.catch_unwind() => answer,
             };
-            let broken = |_| {
-                refusal(
-                    &request,
-                    ApprovalAnswer::deny("the approval handler panicked"),
-                )
-            };
+            let broken =
+                |_| request.answered_with(ApprovalAnswer::deny("the approval handler panicked"));
             let answer = answer.unwrap_or_else(broken);
             let by = ResolvedBy::Handler;
             let _ = sender.send(Input::Answered { answer, by });
         });
         None
-    }
-}
-
-/// No, and no answer to any question.
-pub(super) fn refusal(request: &PersonRequest, answer: ApprovalAnswer) -> PersonAnswer {
-    match request {
-        PersonRequest::Approval(request) => PersonAnswer::Approval {
-            approval_id: request.approval_id.clone(),
-            answer,
-        },
-        PersonRequest::Questions(request) => PersonAnswer::Questions {
-            question_id: request.question_id.clone(),
-            responses: request.all_skipped(),
-        },
     }
 }

@@ -80,18 +80,19 @@ impl Owner {
         }
     }
 
-    /// Who pays for a summary; nobody asks if nothing has a limit.
-    pub(super) fn summary_account(
+    /// Who pays for what a model is asked beside the conversation; nobody asks
+    /// if nothing has a limit.
+    pub(super) fn side_account(
         &mut self,
         turn_id: Option<&TurnId>,
         running: &Running,
-    ) -> Option<SummaryAccount> {
+    ) -> Option<SideAccount> {
         let own = self.engine.state().budget.unwrap_or(self.blueprint.budget);
         if !self.services.ledger.budget().of_session(own).any() {
             return None;
         }
         let (ledger, account) = self.seat.share(turn_id);
-        Some(SummaryAccount {
+        Some(SideAccount {
             ledger,
             account,
             sender: running.outcome_sender.clone(),
@@ -164,16 +165,16 @@ impl AttemptBudget for PaidAttempts {
     }
 }
 
-/// The account that a summary is charged to, or a compaction by the service.
+/// The account that what is asked beside the conversation is charged to.
 #[derive(Clone)]
-pub(super) struct SummaryAccount {
+pub(super) struct SideAccount {
     ledger: SharedLedger,
     account: AccountId,
     sender: mpsc::UnboundedSender<Input>,
 }
 
-impl SummaryAccount {
-    /// Reserves the worst case of a summary.
+impl SideAccount {
+    /// Reserves the worst case of a call.
     ///
     /// # Errors
     /// If no room is left for it.
@@ -194,7 +195,7 @@ impl SummaryAccount {
 /// A call beside the engine's, charged when it is dropped: one that was given
 /// up may have been paid for.
 pub(super) struct PaidCall<'a> {
-    account: &'a SummaryAccount,
+    account: &'a SideAccount,
     reservation: ReservationId,
     granted: Granted,
     usage: Option<Usage>,

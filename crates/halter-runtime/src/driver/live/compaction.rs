@@ -1,30 +1,27 @@
 //! Making a session's context smaller: what the context manager is given, and
 //! what becomes of what it returns.
 
-use super::budget::{SummaryAccount, worst_case};
 use super::native_compaction::ServiceCompactor;
+use super::side_model::{SideModel, SideQuestion, words};
 use super::{Owner, Running};
 use crate::context::reference::one_line;
 use crate::context::{
     CompactionRequest, ContextPlan, ContextReport, ContextRequest, NativeCompactor, Summarizer,
     Summary, compacted,
 };
-use crate::engine::answer::Answer;
 use crate::engine::{EffectId, Input};
 use crate::error::HalterError;
 use crate::limits::{
     PROCESS_LIST_DEADLINE, REMEMBERED_PROCESSES, SUMMARY_DEADLINE, SUMMARY_OUTPUT_TOKENS,
 };
 use async_trait::async_trait;
-use futures::{FutureExt, StreamExt};
+use futures::FutureExt;
 use halter_protocol::{
-    AssembledPrompt, AssistantPart, CompactionReason, ContextMark, Message, MessageId, ModelId,
-    ModelRole, PromptSegment, PromptSegmentKind, ProviderError, ProviderErrorKind, ProviderKind,
-    ReplayMeta, ResolvedModel, SessionId, Transcript, TurnId, UserMessage, UserPart,
+    CompactionReason, ContextMark, Message, MessageId, ModelId, ProviderError, ProviderErrorKind,
+    ProviderKind, ReplayMeta, SessionId, Transcript, TurnId, UserMessage, UserPart,
 };
 use halter_providers::catalog::DEFAULT_CONTEXT_WINDOW;
-use halter_providers::tokens::of_bytes;
-use halter_providers::{Provider, ProviderRequest, RequestPurpose, ServedModel};
+use halter_providers::{ProviderRequest, RequestPurpose, ServedModel};
 use halter_tools::ExecSession;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
@@ -100,11 +97,11 @@ impl Owner {
         let cancel = CancellationToken::new();
         running.cancels.insert(id, cancel.clone());
         let at = self.services.clock.now();
-        let account = self.summary_account(asked.turn_id.as_ref(), running);
+        let account = self.side_account(asked.turn_id.as_ref(), running);
         let turn_id = asked
             .turn_id
             .unwrap_or_else(|| TurnId::mint(self.services.ids.as_ref(), at));
-        let writer = self.writer_of_summaries(&(model.clone(), provider.clone()));
+        let writer = self.small_model(&(model.clone(), provider.clone()));
         let capabilities = provider.model_capabilities(&model);
         let native = capabilities.native_compaction.then(|| {
             Arc::new(ServiceCompactor {
@@ -125,9 +122,14 @@ impl Owner {
                 account: account.clone(),
             }) as Arc<dyn NativeCompactor>
         });
-        let session_id = &self.blueprint.session_id;
-        let mut summarizer = ModelSummarizer::new(writer, session_id, turn_id, &cancel);
-        summarizer.account = account;
+        let summarizer = ModelSummarizer(SideModel {
+            model: writer.0,
+            provider: writer.1,
+            session_id: SessionId(format!("{}-summary", self.blueprint.session_id)),
+            turn_id,
+            cancel: cancel.clone(),
+            account,
+        });
         let mut request = CompactionRequest {
             blueprint: self.blueprint.clone(),
             capabilities,
@@ -164,17 +166,6 @@ impl Owner {
         });
         None
     }
-
-    /// The model of the role `small`, unless the session may not use it.
-    fn writer_of_summaries(&self, own: &ServedModel) -> ServedModel {
-        let small = ModelId::from(ModelRole::Small.as_str());
-        let models = self.blueprint.bounds.models.as_ref();
-        if models.is_some_and(|models| !models.contains(&small)) {
-            return own.clone();
-        }
-        let registered = self.services.models.registered(&small);
-        registered.unwrap_or_else(|| own.clone())
-    }
 }
 
 /// What the session's commands left running.
@@ -191,110 +182,42 @@ async fn processes(exec: Option<Arc<dyn ExecSession>>) -> Vec<String> {
 }
 
 /// Asks a model for summaries.
-struct ModelSummarizer {
-    model: ResolvedModel,
-    provider: Arc<dyn Provider>,
-    session_id: SessionId,
-    turn_id: TurnId,
-    cancel: CancellationToken,
-    account: Option<SummaryAccount>,
-}
-
-impl ModelSummarizer {
-    fn new(
-        (mut model, provider): ServedModel,
-        session_id: &SessionId,
-        turn_id: TurnId,
-        cancel: &CancellationToken,
-    ) -> Self {
-        let most = u32::try_from(SUMMARY_OUTPUT_TOKENS).unwrap_or(u32::MAX);
-        let limit = model
-            .max_output_tokens
-            .map_or(most, |limit| limit.min(most));
-        model.max_output_tokens = Some(limit);
-        Self {
-            model,
-            provider,
-            // A conversation of its own: the session's goes on being cached.
-            session_id: SessionId(format!("{session_id}-summary")),
-            turn_id,
-            cancel: cancel.clone(),
-            account: None,
-        }
-    }
-
-    async fn ask(&self, request: ProviderRequest) -> Result<Answer, ProviderError> {
-        let mut stream = self
-            .provider
-            .stream(request, self.cancel.clone())
-            .await
-            .map_err(super::effects::provider_error)?;
-        let mut answer = Answer::default();
-        while let Some(event) = stream.next().await {
-            answer.take(event?);
-        }
-        Ok(answer)
-    }
-}
+struct ModelSummarizer(SideModel);
 
 #[async_trait]
 impl Summarizer for ModelSummarizer {
     fn window(&self) -> u64 {
-        let known = self.provider.model_capabilities(&self.model).context_window;
-        let window = self.model.max_input_tokens.or(known);
+        let Self(SideModel {
+            model, provider, ..
+        }) = self;
+        let known = provider.model_capabilities(model).context_window;
+        let window = model.max_input_tokens.or(known);
         u64::from(window.unwrap_or(DEFAULT_CONTEXT_WINDOW))
     }
 
     async fn summarize(&self, prompt: &str, text: String) -> Result<Summary, ProviderError> {
-        if self.model.provider_kind == ProviderKind::Offline {
+        let model = &self.0.model;
+        if model.provider_kind == ProviderKind::Offline {
             let message = "the offline model writes no summaries";
             return Err(ProviderError::new(message, ProviderErrorKind::Fatal));
-        }
-        let mut model = self.model.clone();
-        let served = (model.clone(), self.provider.clone());
-        let worst = worst_case(&served, of_bytes(prompt.len() + text.len()));
-        let account = self.account.as_ref();
-        let mut paid = account.map(|account| account.reserve(worst)).transpose()?;
-        if let Some(limit) = paid.as_ref().and_then(|paid| paid.output_limit()) {
-            model.max_output_tokens = Some(limit);
         }
         let message = UserMessage {
             parts: vec![UserPart::Text { text }],
             ..UserMessage::text("")
         };
-        let request = ProviderRequest {
-            session_id: self.session_id.clone(),
-            turn_id: self.turn_id.clone(),
-            model,
-            prompt: AssembledPrompt::new([PromptSegment::new(PromptSegmentKind::System, prompt)]),
+        let question = SideQuestion {
+            prompt,
             messages: Transcript::from_iter([Message::User(message)]),
-            tools: Arc::new([]),
-            response_schema: None,
-            purpose: RequestPurpose::Answer,
-            attempts: paid.as_ref().map(|paid| paid.attempts()),
-            loaded_tools: Arc::default(),
+            output_tokens: u32::try_from(SUMMARY_OUTPUT_TOKENS).unwrap_or(u32::MAX),
+            deadline: SUMMARY_DEADLINE,
         };
-        let asked = tokio::time::timeout(SUMMARY_DEADLINE, self.ask(request));
-        let answer = asked.await.unwrap_or_else(|_| {
-            let seconds = SUMMARY_DEADLINE.as_secs();
-            let message = format!("the summary was not written within {seconds} s");
-            Err(ProviderError::new(message, ProviderErrorKind::Transient))
-        })?;
-        let usage = answer.usage().unwrap_or_default();
-        if let Some(paid) = &mut paid {
-            paid.used(usage);
-        }
-        let parts = answer.into_parts();
-        let text = parts.into_iter().filter_map(|part| match part {
-            AssistantPart::Text { text, .. } => Some(text),
-            _ => None,
-        });
+        let answer = self.0.answer(question).await?;
         Ok(Summary {
-            text: text.collect(),
-            usage,
+            usage: answer.usage().unwrap_or_default(),
+            text: words(answer),
             answered_by: ReplayMeta {
-                provider_name: Some(self.model.provider.clone()),
-                model: Some(self.model.model.clone()),
+                provider_name: Some(model.provider.clone()),
+                model: Some(model.model.clone()),
             },
         })
     }

@@ -3,12 +3,14 @@
 use super::asking::SessionAsker;
 use super::compaction;
 use super::final_tools::FinalTools;
-use super::hooks::{HookedAt, hooked_events};
+use super::hooks::HookedAt;
+use super::marked_text::FinishedText;
 use super::toolbox::{RefusalSink, Surroundings};
+use super::uses::UsedText;
 use super::{Append, Owner, Running};
 use crate::engine::{Effect, EffectId, Input, Preparation};
 use crate::error::HalterError;
-use crate::prompt::{PromptContext, describe_change};
+use crate::prompt::{PromptContext, describe_change, look_around};
 use crate::runtime::model_outside;
 use crate::services::{Resources, RuntimeServices};
 use crate::subagents::AgentTypes;
@@ -21,6 +23,7 @@ use halter_protocol::{
 };
 use halter_providers::{Provider, ProviderRequest, RequestPurpose};
 use halter_tools::ToolContext;
+use halter_tools::network::HostQuestions;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use tokio::sync::mpsc;
@@ -34,8 +37,7 @@ impl Owner {
             Effect::PrepareTurn {
                 id, model, uses, ..
             } => {
-                let preparation = self.prepare(&model, &uses, &running.outcome_sender).await;
-                return Some(Input::Prepared { id, preparation });
+                return self.prepare_turn(id, &model, &uses, running).await;
             }
             Effect::PlanContext { id, model } => {
                 let too_large = self.is_context_too_large(&model);
@@ -114,11 +116,7 @@ impl Owner {
                 return Some(Input::Judged { id, verdict, diff });
             }
             Effect::Ask { id, request } => return self.ask(id, request, running),
-            Effect::Reply {
-                question_id,
-                responses,
-                by,
-            } => self.waiting_tools.reply(&question_id, responses, by),
+            Effect::Reply { answer, by } => self.waiting_tools.reply(answer, by),
             Effect::RunHooks {
                 id,
                 point,
@@ -132,7 +130,9 @@ impl Owner {
                 };
                 self.run_hooks(id, at, running);
             }
-            Effect::CancelModel { id } | Effect::Withdraw { id } => {
+            Effect::CancelModel { id }
+            | Effect::CancelPreparation { id }
+            | Effect::Withdraw { id } => {
                 if let Some(cancel) = running.cancels.remove(&id) {
                     cancel.cancel();
                 }
@@ -198,12 +198,54 @@ impl Owner {
 
     // --- before a turn ---------------------------------------------------
 
+    /// Prepares a turn. What the texts of its skills and commands have run goes
+    /// on beside the owner, which stays free to cancel it.
+    async fn prepare_turn(
+        &mut self,
+        id: EffectId,
+        model: &ModelId,
+        uses: &[ResourceUse],
+        running: &mut Running,
+    ) -> Option<Input> {
+        let cancel = CancellationToken::new();
+        let sender = running.outcome_sender.clone();
+        let (mut preparation, texts) = match self.prepare(model, uses, &sender, &cancel).await {
+            Ok(prepared) => prepared,
+            Err(error) => {
+                let preparation = Err(error);
+                return Some(Input::Prepared { id, preparation });
+            }
+        };
+        let tools = self.tools.clone();
+        let finish = async move {
+            for text in texts {
+                match text.finish(&tools).await {
+                    Some(FinishedText::Note(note)) => preparation.uses.push(note),
+                    Some(FinishedText::Prompt(text)) => preparation.prompt.push(text),
+                    None => {}
+                }
+            }
+            let preparation = Ok(preparation);
+            Input::Prepared { id, preparation }
+        };
+        let mut finish = Box::pin(finish);
+        if let Some(prepared) = finish.as_mut().now_or_never() {
+            return Some(prepared);
+        }
+        running.cancels.insert(id, cancel);
+        running.tasks.spawn(async move {
+            let _ = sender.send(finish.await);
+        });
+        None
+    }
+
     async fn prepare(
         &mut self,
         model: &ModelId,
         uses: &[ResourceUse],
         sender: &mpsc::UnboundedSender<Input>,
-    ) -> Result<Preparation, TurnError> {
+        cancel: &CancellationToken,
+    ) -> Result<(Preparation, Vec<UsedText>), TurnError> {
         let mut preparation = Preparation::default();
         let models = self.blueprint.bounds.models.as_ref();
         if models.is_some_and(|models| !models.contains(model)) {
@@ -237,48 +279,15 @@ impl Owner {
         if let Some(Input::LateTools { tools }) = self.take_up_late_tools(sender) {
             preparation.late_tools = Some(tools);
         }
-        preparation.uses = self.take_up_uses(uses)?;
+        let texts = self.take_up_uses(uses, cancel).await?;
         let trace_error = self.hub.take_trace_error();
         preparation
             .warnings
             .extend(trace_error.map(|error| error.to_string()));
         self.look_around(&mut preparation).await;
         self.look_at_instructions(&mut preparation).await;
-        Ok(preparation)
-    }
-
-    /// Takes up resources that were replaced since the last turn.
-    fn take_up_resources(&mut self, preparation: &mut Preparation) {
-        let current = self.services.resources.get();
-        if Arc::ptr_eq(&current, &self.resources) {
-            return;
-        }
-        preparation.warnings = current.warnings.clone();
-        preparation.hooked = Some(hooked_events(&current.hooks));
-        self.resources = current;
-        self.take_up_agent_types();
-        let prompt = assemble(
-            &self.services,
-            &self.blueprint,
-            &self.resources,
-            &self.tools,
-        );
-        if prompt != self.prompt {
-            self.prompt = prompt;
-            preparation.cache_break = Some(CacheBreakReason::ResourcesReplaced);
-        }
-    }
-
-    /// Has the tools say which types of subagents there are now.
-    fn take_up_agent_types(&mut self) {
-        let types = AgentTypes::of(&self.resources.snapshot).lines();
-        let tools = self.tools.with_agent_types(&types);
-        if tools.revision != self.tools.revision {
-            self.other_tools = true;
-            self.late_revision = 0;
-            self.tools = tools;
-            self.final_tools = FinalTools::default();
-        }
+        self.note_resources(&mut preparation);
+        Ok((preparation, texts))
     }
 
     /// Takes up tools that were replaced since the last turn.
@@ -314,6 +323,9 @@ impl Owner {
         for message in warnings {
             let _ = sender.send(Input::Warn { message });
         }
+        for message in self.lost_approvals(&tools) {
+            let _ = sender.send(Input::Warn { message });
+        }
         self.tools = Arc::new(tools);
         let tools = self.tools.late.clone();
         Some(Input::LateTools { tools })
@@ -330,7 +342,12 @@ impl Owner {
     async fn look_around(&self, preparation: &mut Preparation) {
         let (services, at) = (self.services.clone(), self.services.clock.now());
         let directory = self.blueprint.working_dir.clone();
-        let probed = tokio::task::spawn_blocking(move || services.probe.look(&directory, at)).await;
+        // Where the files cannot be reached, nothing is known to have changed.
+        let Ok(files) = services.exec.files(&directory).await else {
+            return;
+        };
+        let look = move || look_around(&services, &directory, files.as_ref(), at);
+        let probed = tokio::task::spawn_blocking(look).await;
         let known = self.engine.state().environment.as_ref();
         let known = known.unwrap_or(&self.blueprint.environment);
         if let Ok(now) = probed
@@ -435,7 +452,8 @@ impl Owner {
     ) -> Option<Input> {
         let cancel = CancellationToken::new();
         running.cancels.insert(id, cancel.clone());
-        let mut context = match self.judged_context(&call, cancel).await {
+        let models = self.model_of_call(&cancel, running);
+        let mut context = match self.judged_context(&call, cancel.clone()).await {
             Ok(context) => context,
             Err(error) => {
                 return Some(Input::ToolFinished {
@@ -448,11 +466,12 @@ impl Owner {
         };
         let remembered = context.remembered.clone();
         let reached = self.reached_by(&call);
-        let skill = self.skill_used_by(&call);
+        let skill = self.skill_used_by(&call, &cancel).await;
         let tools = self.tools.clone();
         let sender = running.outcome_sender.clone();
         let policy = context.policy.clone();
         context.subagents = Some(self.subagents_under(&running.core, policy));
+        context.models = models;
         context.emit = Arc::new(RefusalSink {
             call_id: call.id.clone(),
             sender: sender.clone(),
@@ -466,14 +485,31 @@ impl Owner {
             ids: self.services.ids.clone(),
             at: self.services.clock.now(),
         });
+        context.hosts = Some(HostQuestions::new(
+            context.asker.clone(),
+            context.policy.clone(),
+            context.cancel.clone(),
+        ));
         // A task of its own: a tool that panics takes nothing with it.
-        let tool = tokio::spawn(async move { tools.tools.execute(&call, context).await });
+        let tool = tokio::spawn(async move {
+            let result = tools.tools.execute(&call, context).await?;
+            let text = match skill {
+                Some(skill) => skill.finish(&tools).await,
+                None => None,
+            };
+            Ok((result, text))
+        });
         running.aborts.insert(id, tool.abort_handle());
         running.tasks.spawn(async move {
-            let result = tool.await.unwrap_or_else(|error| Err(broken_tool(&error)));
-            let note = match reached.filter(|_| result.is_ok()) {
-                Some(reached) => reached.look(&sender).await,
-                None => skill.filter(|_| result.is_ok()),
+            let ended = tool.await.unwrap_or_else(|error| Err(broken_tool(&error)));
+            let (result, text) = match ended {
+                Ok((result, text)) => (Ok(result), text),
+                Err(error) => (Err(error), None),
+            };
+            let note = match (reached.filter(|_| result.is_ok()), text) {
+                (Some(reached), _) => reached.look(&sender).await,
+                (None, Some(FinishedText::Note(note))) => Some(note),
+                _ => None,
             };
             let _ = sender.send(Input::ToolFinished {
                 id,

@@ -1,11 +1,13 @@
 //! Running hooks, and waiting for those that run beside a turn.
 
+use super::uses::skills_in_use;
 use super::{Owner, Running};
 use crate::engine::{EffectId, Input};
 use crate::limits::BESIDE_GRACE;
-use halter_hooks::{HookDispatch, HookEventName, HookObserver, HookPayload, HookPoint, Hooks};
+use halter_hooks::{HookDispatch, HookObserver, HookPayload, HookPoint, Hooks};
+use halter_protocol::encoding::escape_path;
 use halter_protocol::{HookRunSummary, ModelId, PermissionMode, TurnId};
-use std::collections::BTreeSet;
+use std::sync::Arc;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
@@ -16,20 +18,18 @@ pub(super) struct HookedAt {
     pub(super) model: ModelId,
 }
 
-/// The events that any of the hooks listens to.
-pub(super) fn hooked_events(hooks: &Hooks) -> BTreeSet<HookEventName> {
-    let events = HookEventName::ALL.into_iter();
-    events.filter(|event| hooks.listens_to(*event)).collect()
-}
-
 impl Owner {
     pub(super) fn run_hooks(&mut self, id: EffectId, at: HookedAt, running: &mut Running) {
         let cancel = CancellationToken::new();
         running.cancels.insert(id, cancel.clone());
         running.hooks.insert(id);
         let blueprint = self.blueprint.clone();
-        let hooks = self.resources.hooks.clone();
+        let hooks = self.hooks_in_force();
         let session = self.hooks.clone();
+        let transcript = hooks.runs_files(at.point.event()).then(|| {
+            let state = self.engine.state();
+            self.transcript.missing(state, &self.blueprint)
+        });
         let fired = self.engine.state().fired_hook_ids.clone();
         let services = self.services.clone();
         let sender = running.outcome_sender.clone();
@@ -43,7 +43,14 @@ impl Owner {
                 model: &at.model,
                 permission_mode,
             };
-            let payload = payload.of(&at.point);
+            let mut payload = payload.of(&at.point);
+            if let Some(missing) = transcript
+                && let Ok(Ok(path)) = tokio::task::spawn_blocking(|| missing.write()).await
+                && let Some(fields) = payload.as_object_mut()
+            {
+                let path = escape_path(&path).into();
+                fields.insert("transcript_path".to_owned(), path);
+            }
             let observer = Progress(sender.clone());
             let clock = || services.clock.now();
             let context = HookDispatch {
@@ -64,6 +71,13 @@ impl Owner {
                 .await;
         });
         running.hook_tasks.insert(task.id(), token);
+    }
+
+    /// The hooks of the harness, and those of the skills in use and of the
+    /// agent that works here.
+    pub(super) fn hooks_in_force(&mut self) -> Arc<Hooks> {
+        let skills = skills_in_use(self.engine.state());
+        self.scopes.hooks(&self.resources.hooks, skills)
     }
 
     fn permission_mode(&self) -> PermissionMode {

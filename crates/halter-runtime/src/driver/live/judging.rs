@@ -2,15 +2,17 @@
 //! it is given once it may run.
 
 use super::{Owner, Running};
-use crate::engine::{CallFacts, Input};
+use crate::engine::{CallFacts, Input, LateTool};
 use crate::limits::APPROVAL_DIFF_BYTES;
+use crate::toolset::Toolset;
 use futures::FutureExt;
 use halter_protocol::limits::LOADED_TOOLS;
 use halter_protocol::{
-    Action, CallToJudge, HookOpinion, MemoryChange, PolicyVerdict, ToolCall, ToolError,
+    Action, CallToJudge, HookOpinion, MemoryChange, PolicyVerdict, RuleEffect, ToolCall, ToolError,
     ToolErrorCode, ToolName, ToolSpec,
 };
 use halter_tools::ToolContext;
+use halter_tools::policy::SourcedRule;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use tokio_util::sync::CancellationToken;
@@ -18,7 +20,7 @@ use tokio_util::sync::CancellationToken;
 impl Owner {
     /// What a call comes to, and what is remembered of one that cannot be made.
     pub(super) fn check_call(
-        &self,
+        &mut self,
         call: &ToolCall,
     ) -> (Result<CallFacts, ToolError>, Vec<MemoryChange>) {
         match self.unloaded(&call.name) {
@@ -38,18 +40,29 @@ impl Owner {
         (has_room && memory.loaded_tool(name).is_none()).then_some(spec)
     }
 
-    fn facts_of(&self, call: &ToolCall) -> Result<CallFacts, ToolError> {
-        let tools = &self.tools.tools;
-        tools.validate(call)?;
-        let tool = tools.get(call.name.as_str());
+    fn facts_of(&mut self, call: &ToolCall) -> Result<CallFacts, ToolError> {
+        let tools = self.tools.clone();
+        tools.tools.validate(call)?;
+        let tool = tools.tools.get(call.name.as_str());
         Ok(CallFacts {
-            actions: self.actions(call)?,
+            actions: self.actions_with_texts(call)?,
             polling: tool.is_some_and(|tool| tool.is_polling(&call.arguments)),
         })
     }
 
+    /// What a call would touch, with what the text of its skill has run.
+    fn actions_with_texts(&mut self, call: &ToolCall) -> Result<Vec<Action>, ToolError> {
+        let mut actions = self.actions(call)?;
+        let (lines, _) = self.lines_of_skill(call);
+        actions.extend(lines.into_iter().map(|command| Action::Run {
+            command,
+            directory: self.toolbox.shell_directory(),
+        }));
+        Ok(actions)
+    }
+
     /// What a call would touch, from where its shell is.
-    fn actions(&self, call: &ToolCall) -> Result<Vec<Action>, ToolError> {
+    pub(super) fn actions(&self, call: &ToolCall) -> Result<Vec<Action>, ToolError> {
         let mut actions = self.tools.tools.actions(call)?;
         for action in &mut actions {
             // Where the shell is decides which files a command names.
@@ -67,13 +80,39 @@ impl Owner {
         call: &CallToJudge,
         running: &mut Running,
     ) -> (Result<PolicyVerdict, ToolError>, Option<String>) {
+        if let Some(objection) = self.grants.refusal(call.call.name.as_str()) {
+            return (Ok(PolicyVerdict::Deny(objection)), None);
+        }
         let policy = self.toolbox.policy(&self.blueprint, &self.resources).await;
-        let verdict = policy.map(|policy| {
+        let tool = self.tools.tools.get(call.call.name.as_str());
+        let mut call = CallToJudge {
+            definition: tool.and_then(|tool| tool.served_definition()),
+            ..call.clone()
+        };
+        call.session_rules.extend_from_slice(&self.grants.allowed);
+        let (lines, allowed) = self.lines_of_skill(&call.call);
+        if !lines.is_empty() {
+            // Each line is judged below as a call of `shell`, not of `skill`.
+            call.actions.retain(|it| !matches!(it, Action::Run { .. }));
+        }
+        let call = &call;
+        let mut verdict = policy.map(|policy| {
             for message in policy.hold_session_rules(&call.session_rules) {
                 let _ = running.outcome_sender.send(Input::Warn { message });
             }
             policy.judge(call)
         });
+        // What the text of a skill has run is judged as if the model ran it.
+        if !lines.is_empty() && !matches!(verdict, Err(_) | Ok(PolicyVerdict::Deny(_))) {
+            let of_lines = self.judge_lines(&lines, &allowed).await;
+            // Its rules hold once it is used.
+            if let Ok(policy) = self.toolbox.policy(&self.blueprint, &self.resources).await {
+                let _ = policy.hold_session_rules(&call.session_rules);
+            }
+            if !matches!(of_lines, Ok(PolicyVerdict::Allow)) {
+                verdict = of_lines;
+            }
+        }
         let asks = match &verdict {
             Ok(PolicyVerdict::Ask(_)) => true,
             Ok(PolicyVerdict::Allow) => matches!(call.hook, HookOpinion::Ask(_)),
@@ -84,6 +123,44 @@ impl Owner {
             false => None,
         };
         (verdict, diff)
+    }
+
+    /// What the user should know of approvals that do not count with other
+    /// tools: a server has changed or renamed what was approved.
+    pub(super) fn lost_approvals(&self, now: &Toolset) -> Vec<String> {
+        let approved = &self.engine.state().approved_rules;
+        let saved = &self.services.policy.permissions.rules;
+        let holds = |rule: &String| {
+            let is_saved = |it: &SourcedRule| {
+                it.effect == RuleEffect::Allow && it.rule.text() == rule.as_str()
+            };
+            approved.contains(rule) || saved.iter().any(is_saved)
+        };
+        let defined = |tools: &Toolset, name: &ToolName| {
+            let tool = tools.tools.get(name.as_str())?;
+            tool.served_definition()
+        };
+        let mut lost = Vec::new();
+        for name in self.tools.late.iter().map(|tool| &tool.spec.name) {
+            let Some(before) = defined(&self.tools, name) else {
+                continue;
+            };
+            if !holds(&before.rule_for(name.as_str())) {
+                continue;
+            }
+            let same_server = |tool: &LateTool| server_of(&tool.spec.name) == server_of(name);
+            let what = match defined(now, name) {
+                Some(definition) if definition.digest == before.digest => continue,
+                Some(_) => "its server has changed it",
+                // A server that has ended may come back with all it had.
+                None if !now.late.iter().any(same_server) => continue,
+                None => "its server does not have it any more, or gives it another name",
+            };
+            lost.push(format!(
+                "the approval of the tool '{name}' does not count any more: {what}"
+            ));
+        }
+        lost
     }
 
     /// What a call would change. A tool that fails here says why when it runs.
@@ -113,6 +190,13 @@ impl Owner {
         }
         Ok(context)
     }
+}
+
+/// `mcp__server` of `mcp__server__tool`.
+fn server_of(name: &ToolName) -> Option<&str> {
+    let (prefix, rest) = name.as_str().split_once("__")?;
+    let (server, _) = rest.split_once("__")?;
+    name.as_str().get(..prefix.len() + 2 + server.len())
 }
 
 fn not_loaded(name: &ToolName) -> ToolError {

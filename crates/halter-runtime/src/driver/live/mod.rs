@@ -15,9 +15,13 @@ mod final_tools;
 mod hooks;
 mod instructions;
 mod judging;
+mod marked_text;
 mod native_compaction;
+mod resources;
+mod side_model;
 mod subagents;
 mod toolbox;
+mod transcript_file;
 mod uses;
 
 pub(crate) use budget::has_price;
@@ -31,6 +35,7 @@ use crate::hub::SessionEvents;
 use crate::init::OwnTools;
 use crate::instructions::SessionInstructions;
 use crate::limits::{MODEL_QUEUE_EVENTS, WAITING_APPENDS};
+use crate::scoped_hooks::{HookScope, SessionScopes};
 use crate::services::{Resources, RuntimeServices};
 use crate::session::SessionCore;
 use crate::subagents::AskedAtRoot;
@@ -69,6 +74,10 @@ pub(crate) struct Owner {
     own_tools: Option<OwnTools>,
     final_tools: FinalTools,
     hooks: Arc<SessionHooks>,
+    /// The hooks of frontmatters, and which of them hold.
+    scopes: SessionScopes,
+    /// What hooks of files read of the conversation.
+    transcript: transcript_file::TranscriptFile,
     toolbox: Toolbox,
     instructions: Option<Arc<SessionInstructions>>,
     shutdown_waiters: Vec<oneshot::Sender<Result<(), StoreError>>>,
@@ -90,6 +99,8 @@ pub(crate) struct Owner {
     other_tools: bool,
     /// Texts that wait to join the transcript in this turn, by their hashes.
     told_in_turn: HashMap<String, String>,
+    /// What the turn's skills and commands allow and withhold.
+    grants: uses::TurnGrants,
 }
 
 /// What only exists while the owner runs.
@@ -156,6 +167,7 @@ impl Running {
         let (Input::ModelEnded { id, .. }
         | Input::ToolFinished { id, .. }
         | Input::Compacted { id, .. }
+        | Input::Prepared { id, .. }
         | Input::HooksFinished { id, .. }) = input
         else {
             return;
@@ -219,11 +231,12 @@ impl Owner {
         tools: Arc<Toolset>,
     ) -> Self {
         let blueprint = writer.blueprint().clone();
+        let scopes = SessionScopes::new(&resources.snapshot, &blueprint);
         let facts = SessionFacts {
             blueprint: blueprint.clone(),
             tools: tools.callable.clone(),
             late_tools: Arc::default(),
-            hooked: hooks::hooked_events(&resources.hooks),
+            hooked: scopes.events(&resources.hooks),
             saves_rules: services.rule_store.is_some(),
             budget: *services.ledger.budget(),
             id_seed: id_seed(&services),
@@ -246,12 +259,14 @@ impl Owner {
             own_tools: None,
             final_tools: FinalTools::default(),
             toolbox: Toolbox::new(&services),
+            transcript: transcript_file::TranscriptFile::new(services.scratch_root.clone()),
             instructions: instructions.map(Arc::new),
             services,
             hub,
             resources,
             prompt,
             hooks: Arc::new(SessionHooks::new()),
+            scopes,
             shutdown_waiters: Vec::new(),
             compaction_waiters: Vec::new(),
             asked_at_root: AskedAtRoot::default(),
@@ -262,6 +277,7 @@ impl Owner {
             cut: false,
             other_tools: false,
             told_in_turn: HashMap::new(),
+            grants: uses::TurnGrants::default(),
         }
     }
 
@@ -276,7 +292,8 @@ impl Owner {
     ) -> Self {
         let (writer, state) = log.into_parts();
         let blueprint = writer.blueprint();
-        let replaced = state.snapshot_revision.as_ref();
+        let noted = state.resources.as_ref().map(|it| &it.revision);
+        let replaced = noted.or(state.snapshot_revision.as_ref());
         let known = replaced.unwrap_or(&blueprint.snapshot_revision);
         let cut = *known != resources.snapshot.revision;
         let replaced = state.tools_revision.as_ref();
@@ -287,6 +304,11 @@ impl Owner {
             other_tools,
             ..Self::with_state(writer, state, services, hub, resources, tools)
         }
+    }
+
+    /// Has hooks of what is in use above hold for calls of this session.
+    pub fn inherit(&mut self, scopes: &[HookScope]) {
+        self.scopes = std::mem::take(&mut self.scopes).below(scopes.to_vec());
     }
 
     pub fn blueprint(&self) -> &Arc<SessionBlueprint> {

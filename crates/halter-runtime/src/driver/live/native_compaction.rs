@@ -1,6 +1,6 @@
 //! Has the service of the session's own model compact messages.
 
-use super::budget::{SummaryAccount, worst_case};
+use super::budget::{SideAccount, worst_case};
 use crate::context::{NativeCompactor, NativeContext};
 use crate::engine::answer::Answer;
 use crate::limits::SUMMARY_DEADLINE;
@@ -22,7 +22,7 @@ pub(super) struct ServiceCompactor {
     pub request: ProviderRequest,
     pub cancel: CancellationToken,
     /// Who pays, if anything has a limit.
-    pub account: Option<SummaryAccount>,
+    pub account: Option<SideAccount>,
 }
 
 #[async_trait]

@@ -1,6 +1,6 @@
 //! What the subagents of a session are made from, and where their questions go.
 
-use super::asking::refusal;
+use super::uses::skills_in_use;
 use super::{Owner, Running};
 use crate::engine::{EffectId, Input, PersonRequest};
 use crate::error::HalterError;
@@ -43,6 +43,7 @@ impl Owner {
             memory: state.memory.clone(),
             environment: environment.unwrap_or(&self.blueprint.environment).clone(),
             budget: state.budget.unwrap_or(self.blueprint.budget),
+            hook_scopes: self.scopes.in_use(skills_in_use(state)),
         };
         Arc::new(SessionSubagents::new(core.clone(), parent))
     }
@@ -77,7 +78,7 @@ impl Owner {
         let place = self.blueprint.subagent.as_ref()?;
         let asks = matches!(request, PersonRequest::Approval(_)) && place.may_ask;
         (!asks).then(|| Input::Answered {
-            answer: refusal(request, ApprovalChoice::Deny.into()),
+            answer: request.answered_with(ApprovalChoice::Deny.into()),
             by: ResolvedBy::Unattended,
         })
     }

@@ -75,6 +75,7 @@ impl Toolbox {
             path_locks: self.services.path_locks.clone(),
             tool_sessions,
             asker: Arc::new(NobodyToAsk),
+            hosts: None,
             tools: Arc::new(SessionDirectory {
                 tools: tools.clone(),
                 late: self.services.late_tools.clone(),
@@ -87,6 +88,7 @@ impl Toolbox {
                 call_id: call.id.clone(),
             }),
             subagents: None,
+            models: None,
             shell_timeout_secs: policy.shell_timeout_secs(),
             policy,
         })
@@ -134,7 +136,11 @@ impl Toolbox {
         {
             return Ok(policy.clone());
         }
+        let files = self.services.exec.files(&blueprint.working_dir).await;
+        let files =
+            files.map_err(|error| ToolError::new(ToolErrorCode::Failed, format!("{error:#}")))?;
         let scope = SessionScope {
+            files,
             working_dir: blueprint.working_dir.clone(),
             scratch_dir: Some(self.sessions().scratch().path().to_owned()),
             extra_read_roots: skill_roots(snapshot),

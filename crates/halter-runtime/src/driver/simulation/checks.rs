@@ -1,6 +1,7 @@
 //! The promises every schedule must keep.
 
 use super::Simulation;
+use crate::engine::PersonAnswer;
 use halter_protocol::{
     ApprovalChoice, ApprovalId, ApprovalRequest, Message, QuestionId, QuestionRequest, ResolvedBy,
     SessionEventPayload, SessionState, ToolCall, ToolCallId, Transcript, TurnId, fold,
@@ -87,11 +88,19 @@ impl Simulation {
         }
     }
 
-    /// A call is told of answers that are in the log, or of questions that were
+    /// A call is told of answers that are in the log, or of requests that were
     /// never put.
-    pub(super) fn check_reply(&self, id: &QuestionId) -> Result<(), Violation> {
+    pub(super) fn check_reply(&self, answer: &PersonAnswer) -> Result<(), Violation> {
         let state = fold::fold_events(self.log.iter().map(|e| &e.payload));
-        match state.open_questions.contains_key(id) {
+        let open = match answer {
+            PersonAnswer::Approval { approval_id, .. } => {
+                state.open_approvals.contains_key(approval_id)
+            }
+            PersonAnswer::Questions { question_id, .. } => {
+                state.open_questions.contains_key(question_id)
+            }
+        };
+        match open {
             false => Ok(()),
             true => Err(self.violation("answers are committed before a call is told")),
         }

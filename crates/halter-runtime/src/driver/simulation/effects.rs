@@ -92,7 +92,7 @@ impl Simulation {
                     }
                 }
             }
-            Effect::Reply { question_id, .. } => self.check_reply(&question_id)?,
+            Effect::Reply { answer, .. } => self.check_reply(&answer)?,
             Effect::Ask {
                 id,
                 request: PersonRequest::Approval(request),
@@ -125,7 +125,7 @@ impl Simulation {
                 let tool = world::tool_named(call.name.as_str());
                 self.running.insert(id, tool);
                 for _ in 0..world::questions_of_a_call(&mut self.dice) {
-                    let request = Arc::new(world::questions(&mut self.dice, &call));
+                    let request = world::request_of_a_call(&mut self.dice, &call);
                     let delay = self.dice.below(200);
                     self.schedule_in(delay, What::Outcome(id, Input::ToolAsks { id, request }));
                 }
@@ -157,7 +157,10 @@ impl Simulation {
                 self.report.broken_compactions += 1;
                 self.dead.insert(id);
             }
-            Effect::CancelModel { id } | Effect::AbandonTool { id } | Effect::Withdraw { id } => {
+            Effect::CancelModel { id }
+            | Effect::AbandonTool { id }
+            | Effect::CancelPreparation { id }
+            | Effect::Withdraw { id } => {
                 self.dead.insert(id);
             }
             // Hooks that were cancelled report their end all the same.

@@ -2,15 +2,15 @@
 
 use super::dice::Dice;
 use super::{LONGEST_TOOL_RUN, budget};
-use crate::engine::{CallFacts, EffectId, Input, SessionFacts, SystemNote};
+use crate::engine::{CallFacts, EffectId, Input, PersonRequest, SessionFacts, SystemNote};
 use halter_hooks::{HookEventName, HookPoint, HookVerdict, PermissionDecision};
 use halter_protocol::{
-    Action, ApprovalAnswer, ApprovalChoice, CallToJudge, ContentPart, FINAL_TOOL, HookHandlerType,
-    HookRunStatus, HookRunSummary, InstructionFile, MemoryChange, ModelId, Objection,
-    PolicyVerdict, ProviderError, ProviderErrorKind, ProviderKind, Question, QuestionId,
-    QuestionRequest, QuestionResponse, ResolvedModel, SessionBlueprint, StopReason, StreamEvent,
-    Timestamp, ToolCall, ToolCapabilities, ToolConcurrency, ToolError, ToolErrorCode, ToolResult,
-    ToolSpec, Usage, UsageBuckets,
+    Action, ApprovalAnswer, ApprovalChoice, ApprovalId, ApprovalRequest, AskedBy, CallToJudge,
+    ContentPart, FINAL_TOOL, HookHandlerType, HookRunStatus, HookRunSummary, InstructionFile,
+    MemoryChange, ModelId, Objection, PolicyVerdict, ProviderError, ProviderErrorKind,
+    ProviderKind, Question, QuestionId, QuestionRequest, QuestionResponse, ResolvedModel,
+    SessionBlueprint, StopReason, StreamEvent, Timestamp, ToolCall, ToolCapabilities,
+    ToolConcurrency, ToolError, ToolErrorCode, ToolResult, ToolSpec, Usage, UsageBuckets,
 };
 use serde_json::json;
 use std::sync::Arc;
@@ -414,8 +414,27 @@ pub(super) fn questions_of_a_call(dice: &mut Dice) -> u64 {
     }
 }
 
-/// What a call asks.
-pub(super) fn questions(dice: &mut Dice, call: &ToolCall) -> QuestionRequest {
+/// What a running call asks: questions, or whether it may do something.
+pub(super) fn request_of_a_call(dice: &mut Dice, call: &ToolCall) -> PersonRequest {
+    if dice.chance(50) {
+        return PersonRequest::Questions(Arc::new(questions(dice, call)));
+    }
+    let host = format!("{}.test:443", dice.below(3));
+    let mut objection = Objection::new("network.off", "nobody has named it");
+    objection.always = dice.chance(70).then(|| format!("WebFetch(domain:{host})"));
+    PersonRequest::Approval(Arc::new(ApprovalRequest {
+        approval_id: ApprovalId(format!("apr_{}", dice.below(u64::MAX))),
+        call: call.clone(),
+        actions: vec![Action::Reach { host }],
+        diff: None,
+        asked_by: AskedBy::RunningCall,
+        objection,
+        choices: Vec::new(),
+        origin: None,
+    }))
+}
+
+fn questions(dice: &mut Dice, call: &ToolCall) -> QuestionRequest {
     let question = Question {
         question: "well?".to_owned(),
         options: Vec::new(),

@@ -5,7 +5,7 @@ use super::super::turn::hook_stopped;
 use super::super::{Effect, EffectId, Engine, PersonRequest};
 use super::{AskProgress, CallSlot, Stage, ToolQuestions};
 use halter_hooks::{HookEventName, HookPoint, HookVerdict, PermissionDecision};
-use halter_protocol::action::{HOOK_ASKS, REQUIRES_APPROVAL};
+use halter_protocol::action::{HOOK_ASKS, REQUIRES_APPROVAL, SET_LIST_RULES};
 use halter_protocol::{
     ApprovalAnswer, ApprovalChoice, ApprovalId, ApprovalRequest, AskedBy, CallToJudge, HookOpinion,
     Objection, PolicyVerdict, ResolvedBy, SessionEventPayload, ToolError, ToolErrorCode, fold,
@@ -27,6 +27,8 @@ impl Engine {
             capabilities: slot.traits.capabilities,
             hook: slot.hook.clone(),
             session_rules,
+            // The driver knows the servers of tools.
+            definition: None,
         };
         self.effects.push(Effect::Judge { id, call });
     }
@@ -82,12 +84,7 @@ impl Engine {
         let approval_id = ApprovalId::mint(&self.ids, self.at);
         let saves_rules = self.facts.saves_rules;
         let Some(slot) = self.slot(index) else { return };
-        let mut choices = vec![ApprovalChoice::Once];
-        if objection.always.is_some() {
-            choices.push(ApprovalChoice::Session);
-            choices.extend(saves_rules.then_some(ApprovalChoice::Always));
-        }
-        choices.push(ApprovalChoice::Deny);
+        let choices = choices(&objection, saves_rules);
         let call = slot.call.clone();
         let request = Arc::new(ApprovalRequest {
             approval_id,
@@ -139,7 +136,9 @@ impl Engine {
     /// still speaks.
     pub(super) fn open_request(&mut self) {
         let Some(step) = self.step() else { return };
-        let is_put = |asked: &ToolQuestions| asked.progress != AskProgress::Waiting;
+        let is_put = |asked: &ToolQuestions| {
+            matches!(asked.progress, AskProgress::Recorded | AskProgress::Open(_))
+        };
         if step.stream.is_some() || step.is_failing() || step.questions.iter().any(is_put) {
             return;
         }
@@ -155,6 +154,7 @@ impl Engine {
             match progress {
                 AskProgress::Waiting => first = first.or(Some((request, progress))),
                 AskProgress::Recorded | AskProgress::Open(_) => return,
+                AskProgress::Hooks(_) => {}
             }
         }
         let Some((request, progress)) = first else {
@@ -176,6 +176,9 @@ impl Engine {
             };
             (request.approval_id == *approval_id).then_some((request, progress))
         });
+        if asked.is_none() {
+            return self.ask_running(id, |request| request.approval(approval_id).is_some());
+        }
         if let Some((request, progress)) = asked {
             *progress = AskProgress::Open(id);
             let request = request.clone();
@@ -191,13 +194,16 @@ impl Engine {
     /// The request of that id, while it can be answered.
     pub fn open_approval(&self, approval_id: &ApprovalId) -> Option<&ApprovalRequest> {
         let step = self.turn.as_ref()?.step()?;
-        step.calls.iter().find_map(|slot| match &slot.stage {
+        let before = step.calls.iter().find_map(|slot| match &slot.stage {
             Stage::Asking {
                 request,
                 progress: AskProgress::Open(_),
             } if request.approval_id == *approval_id => Some(request.as_ref()),
             _ => None,
-        })
+        });
+        let open = |asked: &&ToolQuestions| matches!(asked.progress, AskProgress::Open(_));
+        let mut running = step.questions.iter().filter(open);
+        before.or_else(|| running.find_map(|asked| asked.request.approval(approval_id)))
     }
 
     /// Somebody decided. Only the first answer counts.
@@ -213,7 +219,7 @@ impl Engine {
         };
         let at = self.at;
         let Some(index) = self.position(open) else {
-            return;
+            return self.running_answered(approval_id, answer, by);
         };
         let Some(slot) = self.slot(index) else { return };
         let stage = std::mem::replace(&mut slot.stage, Stage::Starting);
@@ -228,34 +234,52 @@ impl Engine {
             turn.account.goes_on(at);
         }
         self.effects.push(Effect::Withdraw { id });
-        let choice = offered(&request, answer.choice);
-        let rule = match choice {
-            ApprovalChoice::Session | ApprovalChoice::Always => {
-                answer.rule.or_else(|| request.rule().map(str::to_owned))
-            }
-            _ => None,
-        };
-        self.record(SessionEventPayload::ApprovalResolved {
-            approval_id: approval_id.clone(),
-            choice: choice.clone(),
-            by: by.clone(),
-            reason: answer.reason.clone(),
-            rule: rule.clone(),
-        });
+        let (choice, rule) = self.record_answer_to(&request, &answer, &by);
         if choice == ApprovalChoice::Deny {
             let denied = not_approved(&request, &by, answer.reason.as_deref());
             self.refuse_call(index, denied);
         } else {
             self.admit_start(index);
         }
-        if let Some(rule) = rule {
-            if choice == ApprovalChoice::Always {
-                self.after_commit(Then::SaveRule(rule.clone()));
-            }
-            self.approve_rule(&rule);
-        }
+        self.hold_rule(&choice, rule);
         self.open_request();
         self.finish_step_if_settled();
+    }
+
+    /// Records what somebody decided, as far as that was offered, and returns
+    /// it with the rule that holds from now on.
+    pub(super) fn record_answer_to(
+        &mut self,
+        request: &ApprovalRequest,
+        answer: &ApprovalAnswer,
+        by: &ResolvedBy,
+    ) -> (ApprovalChoice, Option<String>) {
+        let choice = offered(request, answer.choice.clone());
+        let rule = match choice {
+            ApprovalChoice::Session | ApprovalChoice::Always => {
+                let given = answer.rule.clone();
+                given.or_else(|| request.rule().map(str::to_owned))
+            }
+            _ => None,
+        };
+        self.record(SessionEventPayload::ApprovalResolved {
+            approval_id: request.approval_id.clone(),
+            choice: choice.clone(),
+            by: by.clone(),
+            reason: answer.reason.clone(),
+            rule: rule.clone(),
+        });
+        (choice, rule)
+    }
+
+    /// Has a rule hold that somebody approved, and be saved if they said so.
+    pub(super) fn hold_rule(&mut self, choice: &ApprovalChoice, rule: Option<String>) {
+        let Some(rule) = rule else { return };
+        if *choice == ApprovalChoice::Always {
+            self.after_commit(Then::SaveRule(rule.clone()));
+        }
+        self.approve_rule(&rule);
+        self.running_rule_approved(&rule);
     }
 
     /// A rule holds for the session: what waits to be asked may not have to.
@@ -307,6 +331,19 @@ impl Engine {
         self.step()
             .and_then(|step| step.calls.iter().position(wanted))
     }
+}
+
+/// What may be chosen. A list that somebody set is widened for a session at
+/// most: a saved rule would not.
+pub(super) fn choices(objection: &Objection, saves_rules: bool) -> Vec<ApprovalChoice> {
+    let mut choices = vec![ApprovalChoice::Once];
+    if objection.always.is_some() {
+        choices.push(ApprovalChoice::Session);
+        let saves = saves_rules && !SET_LIST_RULES.contains(&objection.rule.as_str());
+        choices.extend(saves.then_some(ApprovalChoice::Always));
+    }
+    choices.push(ApprovalChoice::Deny);
+    choices
 }
 
 /// The choice, as far as it was offered. A yes to more than that is a yes to

@@ -11,8 +11,9 @@ use crate::limits::{TOOL_CALLS_PER_ANSWER, TOOL_DEADLINE};
 use halter_hooks::payload::tool_result;
 use halter_hooks::{HookEventName, HookPoint, HookVerdict, PermissionDecision};
 use halter_protocol::{
-    HookOpinion, MemoryChange, Message, MessageId, SessionEventPayload, Timestamp, ToolCall,
-    ToolCallId, ToolError, ToolErrorCode, ToolExecutionOutcome, ToolMessage, ToolResult, TurnError,
+    Action, HookOpinion, MemoryChange, Message, MessageId, SessionEventPayload, Timestamp,
+    ToolCall, ToolCallId, ToolError, ToolErrorCode, ToolExecutionOutcome, ToolMessage, ToolResult,
+    TurnError,
 };
 use std::sync::Arc;
 
@@ -132,7 +133,9 @@ impl Engine {
     fn commit_start(&mut self, index: usize) {
         let Some(slot) = self.slot(index) else { return };
         slot.stage = Stage::Starting;
-        let (call, mutating) = (slot.call.clone(), slot.traits.capabilities.mutating);
+        let runs = |action: &Action| matches!(action, Action::Run { .. });
+        let mutating = slot.traits.capabilities.mutating || slot.actions.iter().any(runs);
+        let call = slot.call.clone();
         self.after_commit(Then::RunTool(call.id.clone()));
         let started = SessionEventPayload::ToolExecutionStarted { call };
         // What only reads may share the next commit.
@@ -218,6 +221,9 @@ impl Engine {
 
     /// Hooks around a call have run.
     pub(in crate::engine) fn call_hooks_finished(&mut self, id: EffectId, verdict: HookVerdict) {
+        if self.hears_of_running(id) {
+            return self.running_hooks_finished(id, verdict);
+        }
         let found = self.step().and_then(|step| {
             step.calls.iter().position(|slot| {
                 matches!(&slot.stage,

@@ -19,11 +19,10 @@ use super::answer::Answer;
 use super::budget::CallGrant;
 use super::traits::ToolTraits;
 use super::turn::Ending;
-use super::{Effect, EffectId, Engine};
+use super::{Effect, EffectId, Engine, PersonRequest};
 use crate::limits::PARALLEL_TOOL_CALLS;
 use halter_protocol::{
-    Action, ApprovalRequest, HookOpinion, MemoryChange, QuestionRequest, ToolCall, ToolError,
-    ToolName, ToolResult,
+    Action, ApprovalRequest, HookOpinion, MemoryChange, ToolCall, ToolError, ToolName, ToolResult,
 };
 use std::sync::Arc;
 
@@ -43,11 +42,11 @@ pub(in crate::engine) struct Step {
     grace: Option<EffectId>,
 }
 
-/// Questions of a running call.
+/// What a running call asks a person.
 #[derive(Debug)]
 struct ToolQuestions {
     tool: EffectId,
-    request: Arc<QuestionRequest>,
+    request: PersonRequest,
     progress: AskProgress,
 }
 
@@ -116,6 +115,8 @@ enum Stage {
 /// none while the model still speaks.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum AskProgress {
+    /// Hooks hear of it; only of what a running call asks.
+    Hooks(EffectId),
     Waiting,
     /// It is being committed.
     Recorded,
@@ -159,6 +160,7 @@ impl Step {
             .iter()
             .filter_map(|asked| match asked.progress {
                 AskProgress::Open(id) => Some(Effect::Withdraw { id }),
+                AskProgress::Hooks(id) => Some(Effect::CancelHooks { id }),
                 _ => None,
             });
         stream.into_iter().chain(questions).chain(calls).collect()

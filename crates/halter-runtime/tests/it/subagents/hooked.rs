@@ -126,7 +126,7 @@ async fn an_agent_file_is_a_type_with_its_tools_and_its_words() {
         .find(|it| it.name.as_str() == "spawn_agent")
         .unwrap();
     assert!(
-        spec.description.contains("- reviewer: reviews changes"),
+        spec.description.contains("\nreviewer: reviews changes"),
         "{}",
         spec.description
     );

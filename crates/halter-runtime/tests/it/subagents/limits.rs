@@ -230,7 +230,7 @@ fn the_line_of_a_type_is_short() {
         description: format!("{}\nSECOND", "w".repeat(SUBAGENT_TYPE_LINE_CHARS + 1)),
     };
     let spec = subagent_tools(&[line])[0].spec();
-    let expected = format!("- wizard: {}", "w".repeat(SUBAGENT_TYPE_LINE_CHARS));
+    let expected = format!("\nwizard: {}", "w".repeat(SUBAGENT_TYPE_LINE_CHARS));
     assert!(
         spec.description.ends_with(&expected),
         "{}",

@@ -5,7 +5,7 @@ use super::language::{AstLanguage, SearchStop, Tree};
 use super::rules::{ReadyRule, Rule, ready};
 use crate::builtin::grep::filter::FileFilter;
 use crate::builtin::support::{shown, spelled};
-use crate::builtin::walk::{WalkPlan, Walker};
+use crate::builtin::walk::{WalkPlan, Walker, below};
 use crate::context::ToolContext;
 use crate::limits::{AST_DEPTH, AST_FILE_BYTES, AST_LISTED_FILES};
 use anyhow::{anyhow, bail};
@@ -134,8 +134,8 @@ impl<'a> Scan<'a> {
         let mut end = None;
         while let Some(entry) = walker.next_entry()? {
             let path = entry.path();
-            let below = path.strip_prefix(root).unwrap_or(path);
-            let is_file = entry.file_type().is_some_and(|kind| kind.is_file());
+            let below = below(root, path);
+            let is_file = entry.is_file();
             let Some(language) = self.language_of(path).filter(|_| is_file) else {
                 continue;
             };

@@ -3,6 +3,8 @@
 use crate::context::cancelled;
 use halter_policy::is_out_of_descriptors;
 use ignore::{DirEntry, WalkBuilder, WalkState};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc;
 use tokio_util::sync::CancellationToken;
@@ -60,9 +62,22 @@ pub(super) fn collect(
             Err(_) => walk.unreadable += 1,
         }
     }
-    // Paths compare name by name, a directory before what is in it: the order
-    // in which one thread finds them.
-    walk.entries
-        .sort_unstable_by(|left, right| left.path().cmp(right.path()));
+    walk.entries.sort_by_cached_key(|entry| order(entry.path()));
     Ok(Some(walk))
+}
+
+/// Puts paths in the order in which one thread finds them: name by name, a
+/// directory before what is in it. As bytes, since comparing 100,000 paths
+/// component by component was a quarter of the cost of a walk.
+fn order(path: &Path) -> Vec<u8> {
+    // No name has this byte, and it is below all that names have.
+    let between_names = |byte: &u8| match byte {
+        b'/' => 0,
+        other => *other,
+    };
+    path.as_os_str()
+        .as_bytes()
+        .iter()
+        .map(between_names)
+        .collect()
 }

@@ -141,7 +141,7 @@ impl SessionShell {
             return Ok(());
         };
         // What it changed is known and was approved.
-        main.sandbox.changed_paths();
+        main.sandbox.forget_changes().await;
         let shell = &mut side.placed.shell;
         let Some(report) = shell.report().await? else {
             return Ok(());

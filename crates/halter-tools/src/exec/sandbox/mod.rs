@@ -3,9 +3,12 @@
 
 mod attached;
 mod note;
+mod repositories;
 mod tool_sets;
 mod watch;
 
+use crate::builtin::blocking;
+use crate::limits::WATCHED_DIRECTORIES;
 use crate::network::{Connector, FilteringProxy, HostResolver, proxy_environment};
 pub use attached::AttachedProgram;
 use halter_exec::host::Sandbox;
@@ -13,7 +16,10 @@ use halter_exec::{
     Containment, ContainmentRung, Environment, ExecError, NetworkAccess, SandboxSpec,
     probe_containment,
 };
+use halter_policy::limits::SANDBOX_WALK_ENTRIES;
 use halter_policy::{NetworkPolicy, SandboxBounds, SandboxMode};
+pub use note::refusal_note;
+use repositories::RepositoriesBelow;
 use serde::Serialize;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -37,6 +43,8 @@ pub struct SandboxStatus {
     pub active: Option<&'static str>,
     /// What that rung does not hold of what was asked.
     pub not_held: Vec<String>,
+    /// What is kept only as far as can be said, whatever the rung.
+    pub limits: Vec<String>,
     /// Each rung that was tried, strongest first.
     pub rungs: Vec<RungStatus>,
 }
@@ -80,7 +88,48 @@ impl SandboxRequired {
 pub struct SessionSandbox {
     sandbox: Option<Arc<Sandbox>>,
     status: SandboxStatus,
-    protected: Option<ProtectedPaths>,
+    /// Absent where there is to be no sandbox, and while somebody looks.
+    watched: Option<WatchedPaths>,
+}
+
+/// What the kernel does not keep from commands, and what of it they change.
+#[derive(Debug)]
+struct WatchedPaths {
+    protected: ProtectedPaths,
+    repositories: RepositoriesBelow,
+}
+
+/// What a command changed of that.
+#[derive(Debug, Default)]
+struct WatchedChanges {
+    /// Protected paths, those of repositories included that were made earlier.
+    changed: Vec<PathBuf>,
+    /// The `.git` of new repositories.
+    made: Vec<PathBuf>,
+}
+
+impl WatchedPaths {
+    fn look(rung: Option<ContainmentRung>, bounds: &SandboxBounds) -> Self {
+        let repositories = RepositoriesBelow::look(&bounds.writable);
+        let mut protected = repositories::protected_in(repositories.known());
+        protected.retain(|path| !bounds.protected.contains(path));
+        if rung != Some(ContainmentRung::Namespaces) {
+            protected.extend(bounds.protected.iter().cloned());
+        }
+        Self {
+            protected: ProtectedPaths::look(protected),
+            repositories,
+        }
+    }
+
+    fn changes(&mut self) -> WatchedChanges {
+        let changed = self.protected.changed();
+        let made = self.repositories.made();
+        let new = repositories::protected_in(&made).into_iter();
+        let new: Vec<PathBuf> = new.filter(|path| !self.protected.has(path)).collect();
+        self.protected.add(new);
+        WatchedChanges { changed, made }
+    }
 }
 
 /// The way of the processes in a sandbox to the hosts they may reach.
@@ -107,16 +156,18 @@ impl SessionSandbox {
             requested: mode_name(bounds.mode),
             active: None,
             not_held: Vec::new(),
+            limits: Vec::new(),
             rungs: Vec::new(),
         };
         let mut session = Self {
             sandbox: None,
-            protected: None,
+            watched: None,
             status: status.clone(),
         };
         if bounds.mode == SandboxMode::Off {
             return Ok(session);
         }
+        let mut active = None;
         for rung in RUNGS {
             let missing = not_held(rung, bounds);
             if bounds.mode == SandboxMode::Require && !missing.is_empty() {
@@ -134,8 +185,7 @@ impl SessionSandbox {
                     status.active = Some(rung.name());
                     status.not_held = missing;
                     session.sandbox = Some(Arc::new(sandbox));
-                    session.protected = (rung != ContainmentRung::Namespaces)
-                        .then(|| ProtectedPaths::look(&bounds.protected));
+                    active = Some(rung);
                     break;
                 }
                 Err(error) => status.rungs.push(RungStatus::failed(rung, &error)),
@@ -150,6 +200,9 @@ impl SessionSandbox {
                 reasons: reasons.collect::<Vec<_>>().join("; "),
             });
         }
+        let watched = WatchedPaths::look(active, bounds);
+        status.limits = limits(&watched.repositories);
+        session.watched = Some(watched);
         session.status = status;
         Ok(session)
     }
@@ -192,11 +245,31 @@ impl SessionSandbox {
         }))
     }
 
-    /// Protected paths that have changed since the last look, on a rung that
-    /// cannot keep them from it.
-    pub(crate) fn changed_paths(&mut self) -> Vec<PathBuf> {
-        let protected = self.protected.as_mut();
-        protected.map_or_else(Vec::new, ProtectedPaths::changed)
+    /// What changed since the last look of what the kernel does not keep.
+    async fn changes(&mut self) -> WatchedChanges {
+        let Some(mut watched) = self.watched.take() else {
+            return WatchedChanges::default();
+        };
+        let looked = blocking(move || {
+            let changes = watched.changes();
+            Ok((watched, changes))
+        });
+        match looked.await {
+            Ok((watched, changes)) => {
+                self.status.limits = limits(&watched.repositories);
+                self.watched = Some(watched);
+                changes
+            }
+            Err(error) => {
+                tracing::warn!(%error, "protected paths are not looked at any more");
+                WatchedChanges::default()
+            }
+        }
+    }
+
+    /// Lets what changed by now be known.
+    pub(crate) async fn forget_changes(&mut self) {
+        self.changes().await;
     }
 }
 
@@ -247,12 +320,33 @@ pub fn probe_sandbox(bounds: &SandboxBounds, environment: &Environment) -> Sandb
     };
     let active = RUNGS.into_iter().find(holds);
     let active = active.filter(|_| bounds.mode != SandboxMode::Off);
+    let limits = match active {
+        Some(_) => limits(&RepositoriesBelow::look(&bounds.writable)),
+        None => Vec::new(),
+    };
     SandboxStatus {
         requested: mode_name(bounds.mode),
         active: active.map(ContainmentRung::name),
         not_held: active.map_or_else(Vec::new, |rung| not_held(rung, bounds)),
+        limits,
         rungs,
     }
+}
+
+/// How far what commands make later is protected.
+fn limits(repositories: &RepositoriesBelow) -> Vec<String> {
+    let mut limits = vec![
+        "hooks and settings of repositories that commands make: protected from the next session \
+         on, and named in the result of the command"
+            .to_owned(),
+    ];
+    if !repositories.is_complete() {
+        limits.push(format!(
+            "repositories are looked for in the first {WATCHED_DIRECTORIES} directories and \
+             {SANDBOX_WALK_ENTRIES} files only"
+        ));
+    }
+    limits
 }
 
 fn mode_name(mode: SandboxMode) -> &'static str {
@@ -278,10 +372,12 @@ pub fn containment(
     containment.hidden = bounds.hidden.clone();
     containment.protected = bounds.protected.clone();
     containment.executables = tools.executables;
-    containment.network = match (bounds.network, rung) {
-        (true, ContainmentRung::Namespaces) => NetworkAccess::Proxy { port: PROXY_PORT },
-        (true, _) => NetworkAccess::Host,
-        (false, _) => NetworkAccess::None,
+    let by_proxy = bounds.network || bounds.asks_network;
+    containment.network = match rung {
+        ContainmentRung::Namespaces if by_proxy => NetworkAccess::Proxy { port: PROXY_PORT },
+        ContainmentRung::Namespaces => NetworkAccess::None,
+        _ if bounds.network => NetworkAccess::Host,
+        _ => NetworkAccess::None,
     };
     containment
 }
@@ -304,6 +400,12 @@ pub fn not_held(rung: ContainmentRung, bounds: &SandboxBounds) -> Vec<String> {
         }
         missing.push("a fresh `/tmp`".to_owned());
         missing.push("sockets of other programs in the file system".to_owned());
+    }
+    if bounds.more_repositories > 0 {
+        missing.push(format!(
+            "hooks and settings of {} more repositories below writable directories",
+            bounds.more_repositories
+        ));
     }
     if bounds.network && rung != ContainmentRung::Namespaces {
         missing.push("the list of hosts, for programs (the network is the host's)".to_owned());

@@ -1,6 +1,6 @@
 //! What a command is told about its sandbox.
 
-use super::{SandboxStatus, SessionSandbox};
+use super::{SandboxStatus, SessionSandbox, WatchedChanges};
 use crate::exec::FinishedCommand;
 use halter_protocol::encoding::escape_path;
 use std::path::PathBuf;
@@ -43,9 +43,9 @@ const LINE_CHARS: usize = 200;
 impl SessionSandbox {
     /// What is worth saying after a command: what was refused, what changed
     /// that should not have, and that there is no sandbox where one was wanted.
-    pub(crate) fn note(&mut self, finished: &FinishedCommand) -> Option<String> {
-        let changed = self.changed_paths();
-        note(&self.status, finished, &changed)
+    pub(crate) async fn note(&mut self, finished: &FinishedCommand) -> Option<String> {
+        let changes = self.changes().await;
+        note(&self.status, finished, &changes)
     }
 }
 
@@ -56,25 +56,49 @@ impl SessionSandbox {
     }
 }
 
-fn note(status: &SandboxStatus, finished: &FinishedCommand, changed: &[PathBuf]) -> Option<String> {
+fn note(
+    status: &SandboxStatus,
+    finished: &FinishedCommand,
+    changes: &WatchedChanges,
+) -> Option<String> {
     let mut parts = Vec::new();
-    if let (Some(rung), Some((line, rule))) = (status.active, refusal(finished)) {
-        parts.push(format!(
-            "this ran in a sandbox ({rung}), which may have refused it: {line}: {rule}"
-        ));
-        if status.requested != "require" {
-            parts.push(OUTSIDE_ADVICE.to_owned());
-        }
+    if let Some(rung) = status.active {
+        parts.extend(refusal_note(rung, status.requested != "require", finished));
     }
     parts.extend(standing(status));
+    let listed = |paths: &[PathBuf]| {
+        let paths: Vec<String> = paths.iter().map(|path| escape_path(path)).collect();
+        paths.join(", ")
+    };
+    let WatchedChanges { changed, made } = changes;
     if !changed.is_empty() {
-        let changed: Vec<String> = changed.iter().map(|path| escape_path(path)).collect();
         parts.push(format!(
             "protected files were changed by this command: {}",
-            changed.join(", ")
+            listed(changed)
+        ));
+    }
+    if !made.is_empty() {
+        parts.push(format!(
+            "this command made repositories, whose hooks and settings are not protected before \
+             the next session: {}",
+            listed(made)
         ));
     }
     (!parts.is_empty()).then(|| parts.join("; "))
+}
+
+/// What a command is told that a sandbox of this name seems to have refused
+/// something, and that it may ask to leave it, if it may.
+#[must_use]
+pub fn refusal_note(sandbox: &str, may_leave: bool, finished: &FinishedCommand) -> Option<String> {
+    let (line, rule) = refusal(finished)?;
+    let advice = match may_leave {
+        true => format!("; {OUTSIDE_ADVICE}"),
+        false => String::new(),
+    };
+    Some(format!(
+        "this ran in a sandbox ({sandbox}), which may have refused it: {line}: {rule}{advice}"
+    ))
 }
 
 /// That there is no sandbox where one was wanted, or what it does not hold.

@@ -2,14 +2,16 @@
 //!
 //! One port speaks HTTP (`CONNECT` for anything, absolute addresses for plain
 //! HTTP) and SOCKS5 (`CONNECT`, with names). Every connection is checked by
-//! itself. A refusal is answered with what was refused, by which rule and what
-//! to set, and kept for the result of the command.
+//! itself. Where a person may let one through, it is held while they are asked on
+//! behalf of the call that runs. A refusal is answered with what was refused, by
+//! which rule and what to set, and kept for the result of the command.
 
 mod http;
 mod peer;
 mod socks;
 mod tunnel;
 
+use super::asking::HostQuestions;
 use super::connect::{ConnectError, Connector};
 use crate::limits::{PROXY_CONNECTIONS, PROXY_HEAD_TIME, PROXY_REFUSALS};
 use halter_policy::{Destination, HostRefusal, NetworkPolicy};
@@ -30,12 +32,26 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 /// Who makes the connections of a proxy.
 type SharedConnector = Arc<Mutex<Connector>>;
 
+/// The call that a proxy asks for; none while no call runs.
+type SharedQuestions = Arc<Mutex<Option<HostQuestions>>>;
+
 /// A proxy that runs until it is dropped, with all its connections.
 #[derive(Debug)]
 pub struct FilteringProxy {
     refusals: ProxyRefusals,
     connector: SharedConnector,
+    questions: SharedQuestions,
     _task: AbortOnDropHandle<()>,
+}
+
+/// Has a proxy ask on behalf of a call, until it is dropped.
+#[derive(Debug)]
+pub(crate) struct AskingProxy(SharedQuestions);
+
+impl Drop for AskingProxy {
+    fn drop(&mut self) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = None;
+    }
 }
 
 impl FilteringProxy {
@@ -68,14 +84,17 @@ impl FilteringProxy {
         let listener = TcpListener::from_std(listener)?;
         let refusals = ProxyRefusals::default();
         let connector = SharedConnector::new(Mutex::new(connector));
+        let questions = SharedQuestions::default();
         let way = Way {
             connector: Arc::clone(&connector),
+            questions: Arc::clone(&questions),
             refusals: refusals.clone(),
         };
         let task = tokio::spawn(accept(listener, way, clients));
         Ok(Self {
             refusals,
             connector,
+            questions,
             _task: AbortOnDropHandle::new(task),
         })
     }
@@ -87,6 +106,23 @@ impl FilteringProxy {
             .connector
             .lock()
             .unwrap_or_else(PoisonError::into_inner) = connector;
+    }
+
+    /// Has the connections that are made while a call runs be those of its
+    /// session, and be asked about on its behalf.
+    pub(crate) fn ask_for(&self, questions: HostQuestions) -> AskingProxy {
+        let network = questions.session_network();
+        let mut connector = self
+            .connector
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        *connector = connector.with_policy(network);
+        drop(connector);
+        *self
+            .questions
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner) = Some(questions);
+        AskingProxy(Arc::clone(&self.questions))
     }
 
     /// What was refused and not yet taken.
@@ -144,6 +180,7 @@ async fn serve(stream: TcpStream, way: Way, _place: OwnedSemaphorePermit) {
 #[derive(Debug, Clone)]
 struct Way {
     connector: SharedConnector,
+    questions: SharedQuestions,
     refusals: ProxyRefusals,
 }
 
@@ -154,7 +191,14 @@ impl Way {
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
             .clone();
-        let connected = connector.connect(destination).await;
+        let questions = self
+            .questions
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone();
+        let connected = connector
+            .connect_asking(destination, questions.as_ref())
+            .await;
         match &connected {
             Ok(stream) => stream.set_nodelay(true).unwrap_or_default(),
             Err(ConnectError::Refused(refusal)) => self.refusals.push(refusal.clone()),

@@ -12,7 +12,7 @@ use halter_protocol::{
 };
 use halter_runtime::{ApprovalHandler, Approvals};
 use halter_testkit::{Harness, HarnessBuilder, JudgedBy, Reply, ScriptedTool};
-use halter_tools::policy::{RuleStore, RuleStoreError};
+use halter_tools::policy::{Destination, RuleStore, RuleStoreError};
 use serde_json::json;
 use std::sync::Arc;
 
@@ -241,4 +241,31 @@ pub async fn leaves_sandbox() -> Recorded {
     let session = session(&harness, "leaves_sandbox").await;
     say(&harness, &session, 1, "try it outside").await;
     recorded(&harness, &session).await
+}
+
+/// A running call that asks about a host, and is denied it.
+pub async fn asked_hosts() -> Recorded {
+    let fetch = ScriptedTool::new("fetch").runs(|context, _| async move {
+        let host = Destination::parse("files.invalid:443").map_err(anyhow::Error::msg)?;
+        let refused = context.connect(&host).await.is_err();
+        Ok(ToolResult::json(json!({"reached": !refused})))
+    });
+    let calls = [call("fetch"), "done".into()];
+    let builder = Harness::scripted(calls).tool(fetch.build());
+    let builder = builder.services(|services| {
+        services.approvals = Approvals::Handler(Arc::new(No));
+    });
+    let harness = harness(builder);
+    let session = session(&harness, "asked_hosts").await;
+    say(&harness, &session, 1, "get it").await;
+    recorded(&harness, &session).await
+}
+
+struct No;
+
+#[async_trait]
+impl ApprovalHandler for No {
+    async fn decide(&self, _: &SessionId, _: &ApprovalRequest) -> ApprovalAnswer {
+        ApprovalAnswer::deny("not that host")
+    }
 }

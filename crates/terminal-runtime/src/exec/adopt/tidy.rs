@@ -1,14 +1,17 @@
 //! Clearing away what an earlier daemon left and nobody goes on with.
 
 use std::collections::HashSet;
+use std::sync::Arc;
 
 use halter_exec::host::{Cgroup, Sandbox};
 
 use crate::exec::core::Core;
 use crate::exec::lock;
+use crate::exec::session::container::{self, ALIVE};
 
 impl Core {
-    /// Removes what no session has any more: groups, shared files and spools.
+    /// Removes what no session has any more: groups, containers, shared files
+    /// and spools.
     pub(in crate::exec) fn tidy(&self) {
         let sessions: HashSet<String> = lock(&self.inner.sessions)
             .keys()
@@ -21,11 +24,27 @@ impl Core {
         if let Ok(own) = Cgroup::own() {
             let _ = Cgroup::sweep(&own, &self.inner.prefix, keep);
         }
+        // Containers are called like the directories they share with us.
+        let mut containers = Vec::new();
         let shared = std::fs::read_dir(self.inner.settings.state_dir.join("shared"));
         for entry in shared.into_iter().flatten().flatten() {
-            if !keep(&entry.file_name().to_string_lossy()) {
-                let _ = std::fs::remove_dir_all(entry.path());
+            let name = entry.file_name().to_string_lossy().into_owned();
+            if keep(&name) {
+                continue;
             }
+            if entry.path().join(ALIVE).exists() {
+                containers.push(name);
+            }
+            let _ = std::fs::remove_dir_all(entry.path());
+        }
+        if !containers.is_empty() {
+            let settings = Arc::clone(&self.inner.settings);
+            // An engine may take long, and nobody waits for this.
+            tokio::spawn(async move {
+                for name in containers {
+                    container::remove_left(&settings, &name).await;
+                }
+            });
         }
         let keys: HashSet<String> = lock(&self.inner.execs)
             .known

@@ -6,6 +6,7 @@ pub(in crate::exec) mod shared;
 pub(in crate::exec) mod tree;
 pub(in crate::exec) mod trees;
 
+use std::os::fd::AsFd as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -14,16 +15,16 @@ use halter_exec::host::{LaunchPlan, ShellDriver};
 use halter_exec::{Environment, ShellConfig};
 use tokio_util::sync::CancellationToken;
 
-use crate::exec::error::CoreError;
+use crate::exec::error::{CoreError, StartFailure};
 use crate::exec::open::OpenSession;
 use crate::exec::record::{CountRecord, Record, TreeId};
-use crate::exec::session::container::{Container, SHARED_INSIDE};
+use crate::exec::session::container::{ALIVE, Container, SHARED_INSIDE};
 use crate::exec::session::shared::SharedDirectory;
 use crate::exec::session::tree::Tree;
-use crate::exec::session::trees::SessionTrees;
+use crate::exec::session::trees::{SessionTrees, with_shared};
 use crate::exec::shell::HolderHost;
 use crate::exec::types::{CoreSettings, SessionSpec};
-use crate::holder::{HolderLink, HolderRequest, Key};
+use crate::holder::{HolderLink, HolderRequest, Key, UnitKind};
 use crate::session::SessionId;
 use crate::sys;
 
@@ -107,14 +108,9 @@ impl Session {
         terminal: bool,
     ) -> Result<TreeId, CoreError> {
         let Some(container) = &self.container else {
-            let shared = match (&self.spec.sandbox, &self.shared) {
-                (Some(_), Some(shared)) => {
-                    shared.make().map_err(|error| CoreError::Internal {
-                        message: format!("making `{}` failed: {error}", shared.ours().display()),
-                    })?;
-                    Some(shared.ours())
-                }
-                _ => None,
+            let shared = match &self.spec.sandbox {
+                Some(_) => self.made_shared()?,
+                None => None,
             };
             return self.trees.place(&self.spec, shared.as_deref(), plan);
         };
@@ -123,16 +119,58 @@ impl Session {
         Ok(TreeId::Marker(marker.into()))
     }
 
+    /// The directory it shares with its shell, if it has one, made by now.
+    fn made_shared(&self) -> Result<Option<PathBuf>, CoreError> {
+        let Some(shared) = &self.shared else {
+            return Ok(None);
+        };
+        shared.make().map_err(|error| CoreError::Internal {
+            message: format!("making `{}` failed: {error}", shared.ours().display()),
+        })?;
+        Ok(Some(shared.ours()))
+    }
+
+    /// Has its holder keep open what tells its container that it lives.
+    fn keep_alive(&self) -> Result<(), CoreError> {
+        let Some(shared) = &self.shared else {
+            return Ok(());
+        };
+        let pipe = shared.fifo(ALIVE).map_err(|error| CoreError::Internal {
+            message: format!("making a pipe for the container failed: {error}"),
+        })?;
+        let parts = [pipe.write.as_fd(), pipe.read.as_fd()];
+        let unit = self.link.give(UnitKind::Input, &parts);
+        self.link.send(&[HolderRequest::Store {
+            key: self.key,
+            record: Record::Session(Box::new(self.spec.clone())).encode(),
+            units: vec![unit],
+        }]);
+        Ok(())
+    }
+
+    /// Has its holder put all its processes into name spaces, if it is to.
+    ///
+    /// # Errors
+    /// Why that cannot be.
+    pub(in crate::exec) async fn contain(&self) -> Result<(), CoreError> {
+        let Some(rules) = self.spec.sandbox.as_ref().filter(|rules| rules.namespaces) else {
+            return Ok(());
+        };
+        let shared = self.made_shared()?;
+        let containment = with_shared(rules, shared.as_deref());
+        let contained = self.link.contain(containment).await;
+        contained.map_err(|message| CoreError::StartFailed {
+            reason: StartFailure::IsolationUnavailable,
+            message,
+        })
+    }
+
     /// Makes sure that there is a place to run something in.
     pub(in crate::exec) async fn ready(&self, settings: &CoreSettings) -> Result<(), CoreError> {
         if let Some(container) = &self.container {
-            if let Some(shared) = &self.shared {
-                shared.make().map_err(|error| CoreError::Internal {
-                    message: format!("making `{}` failed: {error}", shared.ours().display()),
-                })?;
-            }
+            self.made_shared()?;
             // Rare and large: not a part of every command.
-            Box::pin(container.ready(settings)).await?;
+            Box::pin(container.ready(settings, || self.keep_alive())).await?;
         }
         Ok(())
     }
@@ -199,9 +237,10 @@ impl Session {
 
 /// Where the commands of a session see a `/proc` that its holder is to make
 /// anew, for a PID namespace of their own; nowhere if they are to have none.
-/// What runs in a container has one already.
+/// What runs in a container or in name spaces has one already.
 pub(in crate::exec) fn own_procs(settings: &CoreSettings, spec: &SessionSpec) -> Vec<PathBuf> {
-    if !settings.pid_namespace || spec.container_image.is_some() {
+    let has_namespaces = spec.sandbox.as_ref().is_some_and(|rules| rules.namespaces);
+    if !settings.pid_namespace || spec.container_image.is_some() || has_namespaces {
         return Vec::new();
     }
     let mut procs = vec![PathBuf::from("/proc")];

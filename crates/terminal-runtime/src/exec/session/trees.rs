@@ -9,12 +9,12 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use halter_exec::host::{Cgroup, HeldTree, LaunchPlan, Sandbox, TREE_MARKER};
-use halter_exec::{Environment, LimitHits, ResourceLimits, SandboxSpec};
+use halter_exec::{Containment, Environment, LimitHits, ResourceLimits, SandboxSpec};
 
 use crate::exec::error::CoreError;
 use crate::exec::lock;
 use crate::exec::record::TreeId;
-use crate::exec::types::SessionSpec;
+use crate::exec::types::{SandboxRules, SessionSpec};
 use crate::limits::{SPARE_GROUPS, TREE_END_WAIT};
 use crate::sys;
 
@@ -322,13 +322,18 @@ fn mark(environment: &mut Environment, marker: &str) {
     environment.set(TREE_MARKER, marker);
 }
 
-/// The sandbox of a session. What its shell is given by name it may open.
+/// The containment of a session. What its shell is given by name it may open.
+pub(in crate::exec) fn with_shared(rules: &SandboxRules, shared: Option<&Path>) -> Containment {
+    let mut containment = rules.containment();
+    containment.writable.extend(shared.map(Path::to_owned));
+    containment
+}
+
+/// The sandbox of a session, as far as a plan holds it.
 fn sandbox_spec(spec: &SessionSpec, shared: Option<&Path>) -> SandboxSpec {
-    let containment = spec.sandbox.as_ref().map(|rules| {
-        let mut containment = rules.containment();
-        containment.writable.extend(shared.map(Path::to_owned));
-        containment
-    });
+    // Name spaces are the holder's, which outlives this program.
+    let planned = spec.sandbox.as_ref().filter(|rules| !rules.namespaces);
+    let containment = planned.map(|rules| with_shared(rules, shared));
     SandboxSpec {
         containment,
         root: spec.chroot.clone(),

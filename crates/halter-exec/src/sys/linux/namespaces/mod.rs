@@ -251,9 +251,14 @@ fn receive(channel: BorrowedFd<'_>) -> io::Result<Vec<OwnedFd>> {
 /// Why the name spaces themselves were refused.
 fn refused(privileged: bool, error: &io::Error) -> MissingRung {
     let mut why = MissingRung::of("making name spaces", error);
-    if !privileged {
-        why.fix = Some(user_namespace_fix());
-    }
+    why.fix = match error.raw_os_error() {
+        _ if !privileged => Some(user_namespace_fix()),
+        Some(libc::ENOSPC) => Some(
+            "a limit of name spaces is reached: raise `sysctl user.max_mnt_namespaces` and its kin"
+                .to_owned(),
+        ),
+        _ => None,
+    };
     why
 }
 
@@ -276,6 +281,7 @@ fn explained(step: FirstStep, errno: c_int, mounts: &MountPlan, privileged: bool
     let mut why = MissingRung::of(&doing, &error);
     why.fix = match (step, errno) {
         (_, libc::ENOSYS) => Some("needs Linux 5.12 or newer".to_owned()),
+        (FirstStep::UserMap, libc::ENOENT) => Some("mount -t proc proc /proc".to_owned()),
         (FirstStep::Mount(index), libc::EPERM) if is_proc(mounts, index) => Some(
             "parts of `/proc` are covered here, as containers do: run the container with \
              `--security-opt systempaths=unconfined`, or as a privileged one"

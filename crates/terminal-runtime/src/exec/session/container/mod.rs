@@ -29,10 +29,16 @@ use crate::sys;
 /// Where the directory shared with a container is inside of it.
 pub(in crate::exec) const SHARED_INSIDE: &str = "/.trl";
 
-/// The first process of a container: waits for nothing, and collects what
-/// loses its parent.
+/// The pipe in the shared directory that the session's holder keeps open: a
+/// container whose holder is gone ends.
+pub(in crate::exec) const ALIVE: &str = "alive";
+
+/// The first process of a container: collects what loses its parent, until its
+/// holder is gone.
 const IDLE_SLEEP: &str = "sleep 3600";
-const IDLE: &str = "trap 'exit 0' TERM; while :; do sleep 3600 & wait $!; done";
+const IDLE: &str = "trap 'exit 0' TERM; \
+                    (while read -r line; do :; done < /.trl/alive; kill -TERM 1) & \
+                    while :; do sleep 3600 & wait $!; done";
 
 /// The container of one session. It is made with the first command.
 #[derive(Debug)]
@@ -75,25 +81,36 @@ impl Container {
         }
     }
 
-    /// Makes sure that the container is up: a new one, or the one that an
-    /// earlier daemon made.
-    pub(in crate::exec) async fn ready(&self, settings: &CoreSettings) -> Result<(), CoreError> {
+    /// Makes sure that the container is up: the one that an earlier daemon
+    /// made, or a new one, once it was prepared for.
+    pub(in crate::exec) async fn ready(
+        &self,
+        settings: &CoreSettings,
+        prepare: impl FnOnce() -> Result<(), CoreError>,
+    ) -> Result<(), CoreError> {
         sys::sees_containers().map_err(|reason| failed(reason.to_owned()))?;
-        self.made.get_or_try_init(|| self.make(settings)).await?;
+        let make = || self.make(settings, prepare);
+        self.made.get_or_try_init(make).await?;
         Ok(())
     }
 
-    async fn make(&self, settings: &CoreSettings) -> Result<Made, CoreError> {
+    async fn make(
+        &self,
+        settings: &CoreSettings,
+        prepare: impl FnOnce() -> Result<(), CoreError>,
+    ) -> Result<Made, CoreError> {
         if let Ok(pid) = self.main_process(settings).await {
             return Ok(pid);
         }
-        let mut words: Vec<OsString> = ["run", "-d", "--name", &self.name, "-v"]
+        prepare()?;
+        let mut words: Vec<OsString> = ["run", "-d", "--rm", "--name", &self.name, "-v"]
             .map(OsString::from)
             .to_vec();
         let mut volume = self.shared.clone().into_os_string();
         volume.push(format!(":{SHARED_INSIDE}"));
         words.push(volume);
-        words.extend(option_words(&self.options, &settings.docker.program)?);
+        let user = rustix::process::geteuid();
+        words.extend(option_words(&self.options, &settings.docker.program, user)?);
         if let Some(bytes) = self.limits.memory_bytes {
             words.extend(["--memory".into(), bytes.to_string().into()]);
         }
@@ -144,8 +161,7 @@ impl Container {
     }
 
     async fn call_remove(&self, settings: &CoreSettings) -> Result<String, CoreError> {
-        let words = ["rm", "-f", "-t", "0", &self.name];
-        call(settings, words.map(OsString::from).to_vec()).await
+        call_remove(settings, &self.name).await
     }
 
     /// The tree of a process in the container; empty if that is not up.
@@ -161,8 +177,9 @@ impl Container {
 
     /// Whether this is its idle first process, or what that waits for.
     pub(in crate::exec) fn is_idle_process(&self, process: &ProcessInfo) -> bool {
-        sys::number_inside(process.pid) == 1
-            || (sys::number_inside(process.ppid) == 1 && process.command == IDLE_SLEEP)
+        let is_child = sys::number_inside(process.ppid) == 1;
+        let is_waiting = process.command == IDLE_SLEEP || process.command.contains("/.trl/alive;");
+        sys::number_inside(process.pid) == 1 || (is_child && is_waiting)
     }
 
     /// Has the process of this plan run inside. Values of variables go
@@ -208,8 +225,25 @@ impl Container {
     }
 }
 
+async fn call_remove(settings: &CoreSettings, name: &str) -> Result<String, CoreError> {
+    let words = ["rm", "-f", "-t", "0", name];
+    call(settings, words.map(OsString::from).to_vec()).await
+}
+
+/// Removes a container that an earlier daemon has left.
+pub(in crate::exec) async fn remove_left(settings: &CoreSettings, name: &str) {
+    if let Err(error) = call_remove(settings, name).await {
+        tracing::warn!(%error, container = name, "a container of an earlier runtime stays");
+    }
+}
+
 /// The options of the command line for mounts, network and user.
-fn option_words(options: &ContainerOptions, program: &Path) -> Result<Vec<OsString>, CoreError> {
+fn option_words(
+    options: &ContainerOptions,
+    program: &Path,
+    user: rustix::process::Uid,
+) -> Result<Vec<OsString>, CoreError> {
+    check_mounts(options)?;
     let mut words = Vec::new();
     for mount in &options.mounts {
         let mut word = OsString::from(match &mount.source {
@@ -217,20 +251,8 @@ fn option_words(options: &ContainerOptions, program: &Path) -> Result<Vec<OsStri
             None => "type=tmpfs",
         });
         if let Some(source) = &mount.source {
-            // Engines differ: some make a directory of what does not exist.
-            if !source.exists() {
-                return Err(invalid_mount(
-                    source,
-                    "it does not exist on the runtime's machine",
-                ));
-            }
             word.push(",source=");
             word.push(source);
-        }
-        for path in mount.source.iter().chain([&mount.target]) {
-            if path.as_os_str().as_encoded_bytes().contains(&b',') {
-                return Err(invalid_mount(path, "its name has a comma"));
-            }
         }
         word.push(",target=");
         word.push(&mount.target);
@@ -242,7 +264,6 @@ fn option_words(options: &ContainerOptions, program: &Path) -> Result<Vec<OsStri
     if options.no_network {
         words.extend(["--network", "none"].map(OsString::from));
     }
-    let user = rustix::process::geteuid();
     if options.own_user && !user.is_root() {
         let engine = program.file_name().unwrap_or_default().to_string_lossy();
         // An engine without rights of its own numbers users anew.
@@ -255,6 +276,25 @@ fn option_words(options: &ContainerOptions, program: &Path) -> Result<Vec<OsStri
         }
     }
     Ok(words)
+}
+
+/// Refuses what cannot be mounted, before anything is started.
+pub(in crate::exec) fn check_mounts(options: &ContainerOptions) -> Result<(), CoreError> {
+    for mount in &options.mounts {
+        // Engines differ: some make a directory of what does not exist.
+        if let Some(source) = mount.source.as_ref().filter(|source| !source.exists()) {
+            return Err(invalid_mount(
+                source,
+                "it does not exist on the runtime's machine",
+            ));
+        }
+        for path in mount.source.iter().chain([&mount.target]) {
+            if path.as_os_str().as_encoded_bytes().contains(&b',') {
+                return Err(invalid_mount(path, "its name has a comma"));
+            }
+        }
+    }
+    Ok(())
 }
 
 fn invalid_mount(path: &Path, reason: &str) -> CoreError {
@@ -344,7 +384,26 @@ mod tests {
             no_network: true,
             own_user: false,
         };
-        option_words(&options, Path::new("docker")).map_err(|error| error.to_string())
+        let root = rustix::process::Uid::ROOT;
+        option_words(&options, Path::new("docker"), root).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn files_that_commands_make_are_the_users() {
+        let options = ContainerOptions {
+            own_user: true,
+            ..ContainerOptions::default()
+        };
+        let words = |program: &str, user: u32| {
+            let user = rustix::process::Uid::from_raw(user);
+            option_words(&options, Path::new(program), user).unwrap()
+        };
+        let group = rustix::process::getegid().as_raw();
+        assert_eq!(words("/usr/bin/podman", 1000), ["--userns=keep-id"]);
+        let user = format!("1000:{group}");
+        assert_eq!(words("docker", 1000), ["--user", &user]);
+        // Root inside is root outside, unless the engine was told otherwise.
+        assert_eq!(words("podman", 0), [""; 0]);
     }
 
     #[test]

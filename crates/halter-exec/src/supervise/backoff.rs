@@ -4,7 +4,7 @@ use crate::limits::{RESTART_DELAY, RESTART_DELAY_MAX, RESTART_STABLE, RESTARTS};
 use std::time::Duration;
 
 /// Counts how often a program failed in a row.
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Backoff {
     failures: u32,
 }
@@ -23,6 +23,11 @@ impl Backoff {
         let delay = RESTART_DELAY.saturating_mul(1 << self.failures.min(16));
         self.failures += 1;
         Some(delay.min(RESTART_DELAY_MAX))
+    }
+
+    /// How often it has failed in a row.
+    pub fn failures(&self) -> u32 {
+        self.failures
     }
 }
 

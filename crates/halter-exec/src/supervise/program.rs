@@ -1,9 +1,14 @@
 //! One program that serves over its standard streams.
 
+use crate::environment::Environment;
+use crate::error::ExecError;
+use crate::input::InputSpool;
 use crate::limits::{LAST_WORDS_BYTES, STOP_GRACE};
+use crate::output::OutputPipe;
+use crate::process::{Command, Process};
+use crate::sandbox::Sandbox;
+use crate::spawn::find_program;
 use bytes::Bytes;
-use halter_exec::host::InputSpool;
-use halter_exec::{Command, Environment, ExecError, OutputPipe, Process, find_program};
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -20,13 +25,35 @@ pub struct ProgramSettings {
     pub environment: Environment,
     /// Where it starts.
     pub directory: PathBuf,
+    /// What it runs in; nothing if there is none.
+    pub sandbox: Option<Arc<Sandbox>>,
 }
 
 /// A program that runs. Dropping it kills it with everything it started.
 pub struct Program {
     process: Process,
-    said: Arc<Mutex<Vec<u8>>>,
+    said: LastWords,
     listening: AbortOnDropHandle<()>,
+}
+
+/// The end of what a program wrote to standard error: at most
+/// [`LAST_WORDS_BYTES`]. Clones share it, and keep it when the program is gone.
+#[derive(Debug, Clone, Default)]
+pub struct LastWords(Arc<Mutex<Vec<u8>>>);
+
+impl LastWords {
+    /// What was written so far.
+    pub fn text(&self) -> String {
+        let said = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        String::from_utf8_lossy(&said).trim().to_owned()
+    }
+
+    fn add(&self, chunk: &[u8]) {
+        let mut said = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        said.extend_from_slice(chunk);
+        let surplus = said.len().saturating_sub(LAST_WORDS_BYTES);
+        said.drain(..surplus);
+    }
 }
 
 /// A program that was started, and our ends of its streams.
@@ -54,12 +81,15 @@ impl Program {
             .args(settings.arguments.iter().cloned())
             .environment(settings.environment.clone())
             .streamed_stdin();
-        let (process, streams) = Process::spawn(&command)?;
+        let (process, streams) = match &settings.sandbox {
+            Some(sandbox) => Process::spawn_in(&command, Arc::clone(sandbox))?,
+            None => Process::spawn(&command)?,
+        };
         let lost = || ExecError::StatusLost { pid: process.pid() };
         let input = Arc::new(streams.stdin.ok_or_else(lost)?);
         let stderr = streams.stderr.ok_or_else(lost)?;
-        let said = Arc::new(Mutex::new(Vec::new()));
-        let listening = tokio::spawn(listen(stderr, Arc::clone(&said)));
+        let said = LastWords::default();
+        let listening = tokio::spawn(listen(stderr, said.clone()));
         let pumped = Arc::clone(&input);
         // One that reads no more is noticed by its silence.
         let pump = tokio::spawn(async move { pumped.pump().await.unwrap_or_default() });
@@ -91,11 +121,9 @@ impl Program {
         self.process.exited().await;
     }
 
-    /// The end of what it wrote to standard error: at most
-    /// [`LAST_WORDS_BYTES`].
-    pub fn last_words(&self) -> String {
-        let said = self.said.lock().unwrap_or_else(PoisonError::into_inner);
-        String::from_utf8_lossy(&said).trim().to_owned()
+    /// The end of what it writes to standard error.
+    pub fn last_words(&self) -> LastWords {
+        self.said.clone()
     }
 
     /// Ends it with everything it started: what it was asked to do by the end
@@ -112,17 +140,14 @@ impl Program {
         let _ = self.process.wait().await;
         // The pipe has no writer any more: what it said is read at once.
         let _ = tokio::time::timeout(STOP_GRACE, &mut self.listening).await;
-        self.last_words()
+        self.said.text()
     }
 }
 
 /// Keeps the end of what is said.
-async fn listen(mut pipe: OutputPipe, said: Arc<Mutex<Vec<u8>>>) {
+async fn listen(mut pipe: OutputPipe, said: LastWords) {
     while let Ok(Some(chunk)) = pipe.read().await {
-        let mut said = said.lock().unwrap_or_else(PoisonError::into_inner);
-        said.extend_from_slice(&chunk);
-        let surplus = said.len().saturating_sub(LAST_WORDS_BYTES);
-        said.drain(..surplus);
+        said.add(&chunk);
     }
 }
 
@@ -217,6 +242,7 @@ mod tests {
             arguments: vec!["-c".into(), script.into()],
             environment: Environment::from_iter([("PATH", "/usr/bin:/bin")]),
             directory: "/".into(),
+            sandbox: None,
         })
         .unwrap()
     }

@@ -6,14 +6,15 @@
 //! ends, however that happens; then it kills every process that carries the
 //! mark of this program in its environment.
 
-use halter_exec::{Command, Environment, ExecError, Process};
+use crate::environment::Environment;
+use crate::error::ExecError;
+use crate::input::InputSpool;
+use crate::nonce;
+use crate::process::{Command, Process};
 use std::fmt;
-use std::fs::File;
-use std::io::Read;
-use std::sync::Arc;
 
 /// The variable that marks the processes to be ended. Its value is random.
-pub const MARK: &str = "HALTER_MCP_GUARD";
+pub const MARK: &str = "HALTER_GUARD";
 
 /// Waits for the end of input; then kills what is marked until several looks
 /// around in a row find nothing: what was being started at the end gets its
@@ -32,13 +33,12 @@ while [ "$rounds" -lt 100 ] && [ "$quiet" -lt 10 ]; do
   sleep 0.1
 done"#;
 
-/// Watches over all servers of a harness. Dropping it ends the watch: by then
+/// Watches over the servers of a program. Dropping it ends the watch: by then
 /// they have ended.
 pub struct Guard {
     mark: String,
     // Its input ends when it is dropped, or when this program dies.
-    _input: Option<Arc<halter_exec::host::InputSpool>>,
-    _process: Option<Process>,
+    _watch: Option<(Process, InputSpool)>,
 }
 
 impl Guard {
@@ -47,25 +47,15 @@ impl Guard {
     ///
     /// # Errors
     /// If the system has no randomness.
-    pub fn start() -> std::io::Result<Self> {
-        let mut bytes = [0_u8; 16];
-        File::open("/dev/urandom")?.read_exact(&mut bytes)?;
-        let mark: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
-        match watch(&mark) {
-            Ok((process, input)) => Ok(Self {
-                mark,
-                _input: Some(input),
-                _process: Some(process),
-            }),
-            Err(error) => {
-                tracing::warn!(%error, "servers are not watched over: one that ignores the end of its input outlives a kill");
-                Ok(Self {
-                    mark,
-                    _input: None,
-                    _process: None,
-                })
-            }
-        }
+    pub fn start() -> Result<Self, ExecError> {
+        let mark = nonce::random()?;
+        let watch = watch(&mark).inspect_err(|error| {
+            tracing::warn!(%error, "servers are not watched over: one that ignores the end of its input outlives a kill");
+        });
+        Ok(Self {
+            mark,
+            _watch: watch.ok(),
+        })
     }
 
     /// The variable to give to whatever shall end with this program.
@@ -74,7 +64,7 @@ impl Guard {
     }
 }
 
-fn watch(mark: &str) -> Result<(Process, Arc<halter_exec::host::InputSpool>), ExecError> {
+fn watch(mark: &str) -> Result<(Process, InputSpool), ExecError> {
     let environment = Environment::from_iter([("PATH", "/usr/local/bin:/usr/bin:/bin")]);
     let command = Command::new("/bin/sh", "/")
         .args(["-c", SCRIPT, "sh", mark])
@@ -82,8 +72,8 @@ fn watch(mark: &str) -> Result<(Process, Arc<halter_exec::host::InputSpool>), Ex
         .streamed_stdin();
     let (process, streams) = Process::spawn(&command)?;
     // It is never written to; holding it is what counts.
-    let input = streams.stdin.ok_or(ExecError::StatusLost { pid: 0 })?;
-    Ok((process, Arc::new(input)))
+    let lost = ExecError::StatusLost { pid: process.pid() };
+    Ok((process, streams.stdin.ok_or(lost)?))
 }
 
 impl fmt::Debug for Guard {
