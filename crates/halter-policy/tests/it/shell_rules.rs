@@ -237,3 +237,38 @@ fn hostile_nesting_is_refused_quickly() {
         );
     }
 }
+
+#[test]
+fn no_substitution_opens_with_time_and_a_compound_command() {
+    let judge = crate::support::judge("aa echo time");
+    let refused = |command: &str| {
+        matches!(
+            judge.decide(command),
+            halter_policy::shell::ShellDecision::Deny(_)
+        )
+    };
+    for command in [
+        r#"echo "$(time case x in x) echo '`zz`';; esac)""#,
+        r#"echo "$(time -p case x in x) echo '`zz`';; esac)""#,
+        r#"echo "$(time ! case x in x) echo '`zz`';; esac)""#,
+        r#"echo "$(time { case x in x) echo '`zz`';; esac; })""#,
+        "echo \"$(\ntime case x in x) echo '`zz`';; esac)\"",
+        r#"echo "$(# c
+time case x in x) echo '`zz`';; esac)""#,
+        r#"cat <(time case x in x) echo '`zz`';; esac)"#,
+        r#"echo "$(! time case x in x) zz;; esac)""#,
+        r#"echo "$(aa; time time case x in x) zz;; esac)""#,
+        r#"echo "$(aa; ! ! case x in x) zz;; esac)""#,
+        r#"echo "$(aa; time ! time case x in x) zz;; esac)""#,
+    ] {
+        assert!(refused(command), "{command}");
+    }
+    for command in [
+        r#"echo "$(time aa)""#,
+        r#"echo "$(time ! aa)""#,
+        "time case x in x) aa;; esac",
+        r#"echo "$(aa; time case x in x) aa;; esac)""#,
+    ] {
+        assert!(!refused(command), "{command}");
+    }
+}

@@ -67,6 +67,7 @@ impl Reader<'_> {
         let start = self.at;
         let script = self.nested(|reader| {
             let script = reader.script(&[])?;
+            reader.refuse_timed_opening(&script)?;
             match reader.after_here {
                 Some((_, depth)) if depth == reader.depth => {
                     Err(reader.refuse("the here-document has no body"))
