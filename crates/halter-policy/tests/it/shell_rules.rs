@@ -267,8 +267,10 @@ time case x in x) echo '`zz`';; esac)""#,
         r#"echo "$(time aa)""#,
         r#"echo "$(time ! aa)""#,
         "time case x in x) aa;; esac",
+        "(time { aa; })",
+        "(time if aa; then aa; fi)",
         r#"echo "$(aa; time case x in x) aa;; esac)""#,
     ] {
-        assert!(!refused(command), "{command}");
+        assert!(!refused(command), "{command}: {:?}", judge.decide(command));
     }
 }

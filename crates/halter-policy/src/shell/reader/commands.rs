@@ -123,24 +123,6 @@ impl Reader<'_> {
         }
     }
 
-    /// Refuses `$(time case …)` and its likes: to find the end of a substitution,
-    /// bash 5.2 takes a `time` that opens it for the name of a program, so it
-    /// knows no compound command behind it and ends at the first pattern's
-    /// parenthesis. The rest would be read in other quotes than here.
-    pub(super) fn refuse_timed_opening(&self, script: &Script) -> Result<(), CommandRefusal> {
-        let Some((_, first)) = script.items.first().and_then(|item| item.chain.first()) else {
-            return Ok(());
-        };
-        match first.commands.first() {
-            Some(ReadCommand::Simple(_)) | None => Ok(()),
-            Some(_) if !first.timed => Ok(()),
-            Some(_) => Err(self.refuse_at(
-                self.at.saturating_sub(script.source.len()),
-                "a substitution cannot open with `time` and a compound command; leave `time` out",
-            )),
-        }
-    }
-
     fn command(&mut self) -> Result<ReadCommand, CommandRefusal> {
         self.count()?;
         if let Some(compound) = self.compound()? {

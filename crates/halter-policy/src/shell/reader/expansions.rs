@@ -2,7 +2,7 @@
 
 use super::super::CommandRefusal;
 use super::super::tree::{
-    Arithmetic, Index, Operation, Parameter, ParameterName, Piece, Script, Word,
+    Arithmetic, Index, Operation, Parameter, ParameterName, Piece, ReadCommand, Script, Word,
 };
 use super::quotes::Context;
 use super::{Reader, is_name, read_nested};
@@ -21,7 +21,7 @@ impl Reader<'_> {
             return self.nested(Self::arithmetic_expansion).map(Some);
         }
         if self.eat("$(") {
-            let script = self.nested_script()?;
+            let script = self.substituted_script()?;
             return Ok(Some(Piece::Substitution { script, quoted }));
         }
         if self.looking_at("$[") {
@@ -62,12 +62,35 @@ impl Reader<'_> {
         Some(name)
     }
 
+    /// The commands of a substitution, up to its closing parenthesis, which is
+    /// consumed.
+    ///
+    /// None may open with `time` and a compound command: to find the end, bash
+    /// 5.2 takes that `time` for the name of a program, so it knows no `case`
+    /// behind it and ends at the parenthesis of the first pattern. The rest
+    /// would be read in other quotes than here.
+    pub(super) fn substituted_script(&mut self) -> Result<Script, CommandRefusal> {
+        let start = self.at;
+        let script = self.nested_script()?;
+        let first = script.items.first().and_then(|item| item.chain.first());
+        let opens_timed = first.is_some_and(|(_, pipeline)| {
+            let simple = matches!(pipeline.commands.first(), Some(ReadCommand::Simple(_)));
+            pipeline.timed && !simple
+        });
+        if opens_timed {
+            return Err(self.refuse_at(
+                start,
+                "a substitution cannot open with `time` and a compound command; leave `time` out",
+            ));
+        }
+        Ok(script)
+    }
+
     /// Commands up to the closing parenthesis, which is consumed.
     pub(super) fn nested_script(&mut self) -> Result<Script, CommandRefusal> {
         let start = self.at;
         let script = self.nested(|reader| {
             let script = reader.script(&[])?;
-            reader.refuse_timed_opening(&script)?;
             match reader.after_here {
                 Some((_, depth)) if depth == reader.depth => {
                     Err(reader.refuse("the here-document has no body"))

@@ -32,7 +32,7 @@ impl Reader<'_> {
         if matches!(self.peek(), Some('<' | '>')) && self.peek_second() == Some('(') {
             let output = self.next() == Some('>');
             self.next();
-            let script = self.nested_script()?;
+            let script = self.substituted_script()?;
             pieces.push(Piece::Process { output, script });
         } else {
             self.tilde(&mut pieces);
