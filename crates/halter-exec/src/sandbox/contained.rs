@@ -175,8 +175,10 @@ fn file_rules(containment: &Containment, exchange: &Path) -> io::Result<Vec<File
     for path in &containment.writable {
         rules.push(FileRule::new(path.canonicalize()?, FileAccess::All));
     }
-    for path in SHARED {
-        if Path::new(path).is_dir() {
+    // Rules only allow: a directory that may be used as a whole hides nothing.
+    let hidden = canonical(&containment.hidden);
+    for path in SHARED.map(Path::new) {
+        if path.is_dir() && !hidden.iter().any(|one| one.starts_with(path)) {
             rules.push(FileRule::new(path, FileAccess::All));
         }
     }
@@ -192,14 +194,17 @@ fn file_rules(containment: &Containment, exchange: &Path) -> io::Result<Vec<File
 /// Everything readable but what is hidden. Rules only allow, so what lies beside
 /// a hidden path is listed entry by entry.
 fn rules_beside(hidden: &[PathBuf]) -> io::Result<Vec<FileRule>> {
-    let mut hidden: BTreeSet<PathBuf> = hidden
-        .iter()
-        .filter_map(|path| path.canonicalize().ok())
-        .collect();
+    let mut hidden = canonical(hidden);
     hidden.insert(PathBuf::from("/dev"));
     let mut rules = Vec::new();
     allow_beside(Path::new("/"), &hidden, &mut rules)?;
     Ok(rules)
+}
+
+/// Those of the paths that exist, without links.
+fn canonical(paths: &[PathBuf]) -> BTreeSet<PathBuf> {
+    let found = paths.iter().filter_map(|path| path.canonicalize().ok());
+    found.collect()
 }
 
 fn allow_beside(
@@ -236,6 +241,21 @@ fn allow_beside(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_shared_directory_with_something_hidden_is_not_allowed_as_a_whole() {
+        let directory = tempfile::tempdir_in("/tmp").unwrap();
+        let secret = directory.path().join("secret");
+        fs::write(&secret, "").unwrap();
+        let mut containment = Containment::new(ContainmentRung::Landlock);
+        let shares = |containment: &Containment| {
+            let rules = file_rules(containment, directory.path()).unwrap();
+            rules.iter().any(|rule| rule.path == Path::new("/tmp"))
+        };
+        assert!(shares(&containment));
+        containment.hidden = vec![secret];
+        assert!(!shares(&containment));
+    }
 
     #[test]
     fn no_more_entries_are_listed_than_the_limit() {
