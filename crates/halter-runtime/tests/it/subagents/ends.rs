@@ -35,16 +35,20 @@ fn three_deep(gate: &Gate) -> Harness {
     .start()
 }
 
+async fn deepest_asked(harness: &Harness) {
+    halter_testkit::eventually("the deepest is asked", || {
+        harness.requests().iter().any(|it| task(it) == "deepest")
+    })
+    .await;
+}
+
 #[tokio::test]
 async fn cancelling_a_parent_cancels_the_tree() {
     let gate = Gate::new();
     let harness = three_deep(&gate);
     let session = harness.session().await;
     harness.run(&session, "go").await;
-    halter_testkit::eventually("the deepest is asked", || {
-        harness.requests().iter().any(|it| task(it) == "deepest")
-    })
-    .await;
+    deepest_asked(&harness).await;
     session.cancel().await.unwrap();
     within("the session settles", session.settled()).await;
     let events = replayed(&session).await;
@@ -85,7 +89,8 @@ async fn a_child_that_a_crash_interrupted_is_reported_and_can_go_on() {
     let harness = three_deep(&gate);
     let session = harness.session().await;
     harness.run(&session, "go").await;
-    started(&session, 1).await;
+    // What is left behind writes nothing more: all of it waits for the deepest.
+    deepest_asked(&harness).await;
     let next = Harness::answering(|request| match task(request).as_str() {
         "deep" => Reply::from("I went on."),
         _ => match last_word(request) {
