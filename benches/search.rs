@@ -1,7 +1,7 @@
 //! What `grep` and `glob` cost on a large tree, against ripgrep on one thread.
 //!
 //! Each runs in a process of its own, and all it costs counts: starting, walking
-//! and reading. Needs `rg`.
+//! and reading. Needs `rg`. On an idle machine: `cargo bench -p halter-bench --bench search`.
 
 use anyhow::Context;
 use halter_bench::measure::{Measured, block_on, median, run_child, tell};

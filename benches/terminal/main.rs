@@ -8,6 +8,7 @@
 mod bytes;
 mod commands;
 mod footprint;
+mod place;
 mod raw_shell;
 
 use halter_bench::measure::{block_on, median, tell};
@@ -97,6 +98,9 @@ async fn bench(words: &[&str]) -> anyhow::Result<()> {
     }
     if setting.wants("builtin") {
         commands::builtin(&setting).await?;
+    }
+    if setting.wants("warm-place") {
+        place::warm(&setting).await?;
     }
     if setting.wants("stream") {
         bytes::streaming(&setting).await?;

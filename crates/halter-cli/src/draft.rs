@@ -9,6 +9,8 @@ pub struct Draft {
     /// The start of a character of several bytes.
     partial: Vec<u8>,
     escape: Escape,
+    /// The last key was a carriage return: a line feed after it ends no other line.
+    after_return: bool,
 }
 
 /// Where in a key's escape sequence the bytes are.
@@ -35,14 +37,16 @@ impl Draft {
         self.text
     }
 
-    /// Takes keys in and returns the lines they complete, blank ones left out.
+    /// Takes keys in and returns the lines they complete.
     pub fn type_in(&mut self, keys: &[u8]) -> Vec<String> {
         let mut lines = Vec::new();
         for byte in keys {
+            let after_return = std::mem::replace(&mut self.after_return, *byte == b'\r');
             if self.is_in_escape(*byte) {
                 continue;
             }
             match byte {
+                b'\n' if after_return => {}
                 b'\r' | b'\n' => lines.push(std::mem::take(&mut self.text)),
                 0x08 | 0x7f => {
                     self.text.pop();
@@ -55,7 +59,6 @@ impl Draft {
                 byte => self.push_byte(*byte),
             }
         }
-        lines.retain(|line| !line.trim().is_empty());
         lines
     }
 
@@ -117,6 +120,7 @@ mod tests {
         let (lines, rest) = typed("first\r\nsécond\rthi".as_bytes());
         assert_eq!(lines, ["first", "sécond"]);
         assert_eq!(rest, "thi");
+        assert_eq!(typed(b"\r\r\n\na\n").0, ["", "", "", "a"]);
     }
 
     #[test]

@@ -5,7 +5,7 @@ use crate::failure::Failure;
 use halter::session::InMemorySessionStore;
 use halter::{
     Approvals, CompiledResources, ConfigRules, DescribedServer, DescribedServers, Halter,
-    HalterBuilder, HookFiles, LocalServer, ProjectServers, ResourceCompiler,
+    HalterBuilder, HookFiles, LocalServer, ProjectServers, ResourceCompiler, UserResources,
 };
 use halter_config::{
     ConfigWarning, LayeredConfigPaths, LoadedConfig, LoadedProject, ModelChoice, OFFLINE_MODEL,
@@ -265,12 +265,21 @@ pub async fn compile(context: &Context, loaded: &Loaded) -> Result<CompiledResou
 
 /// Finds what the user and the project have here.
 pub fn compiler(context: &Context, loaded: &Loaded) -> ResourceCompiler {
-    let config = &loaded.config;
-    let configured = config.config.runtime.working_dir.as_deref();
+    let directory = resource_directory(context, loaded);
+    ResourceCompiler::of_user(&loaded.config, &context.environment, directory)
+}
+
+/// The same, to be found again and again.
+pub fn watched(context: &Context, loaded: &Loaded) -> UserResources {
+    let directory = resource_directory(context, loaded);
+    UserResources::new(&loaded.config, &context.environment, directory)
+}
+
+fn resource_directory<'a>(context: &Context, loaded: &'a Loaded) -> &'a Path {
+    let configured = loaded.config.config.runtime.working_dir.as_deref();
     // A directory that was asked for is where we are.
     let directory = configured.filter(|_| context.globals.cwd.is_none());
-    let directory = directory.unwrap_or(std::path::Path::new("."));
-    ResourceCompiler::of_user(config, &context.environment, directory)
+    directory.unwrap_or(Path::new("."))
 }
 
 /// Who answers in a harness.
@@ -349,6 +358,7 @@ pub async fn build_served(
         builder = builder.with_named_provider(name, provider);
     }
     let harness = builder.build().await?;
+    say_where_commands_run(context, &harness).await;
     warn_of_servers(context, &harness);
     Ok(harness)
 }
@@ -370,18 +380,19 @@ pub async fn build(
     Ok(builder.build().await?)
 }
 
-/// Puts a harness together that asks nobody, with all tools that a session
-/// would have.
+/// Puts a harness together with all tools that a session would have.
 pub async fn build_with_servers(
     context: &Context,
     loaded: &Loaded,
     resources: CompiledResources,
     models: Models,
+    approvals: Approvals,
 ) -> Result<Halter, Failure> {
     let servers = project_servers(context, loaded).await?;
     let builder = builder(context, loaded, resources, models, Store::Memory).await;
+    let builder = builder.with_approvals(approvals);
     let harness = builder.with_project_servers(servers).build().await?;
-    harness.mcp_settled(START_TIMEOUT).await;
+    harness.mcp_started(START_TIMEOUT).await;
     warn_of_servers(context, &harness);
     Ok(harness)
 }
@@ -422,7 +433,13 @@ async fn builder(
 ) -> HalterBuilder {
     let config = &loaded.config.config;
     let trust = trust_store(context);
-    let hooks = HookFiles::find(config, &context.environment, directory(loaded), &trust).await;
+    let hooks = HookFiles::find(
+        &loaded.config,
+        &context.environment,
+        resource_directory(context, loaded),
+        &trust,
+    )
+    .await;
     let mut builder = HalterBuilder::new()
         .with_config(config.clone())
         .with_compiled_resources(resources)

@@ -34,6 +34,9 @@ pub const THREADS_WAIT: Duration = Duration::from_millis(300);
 /// Two Ctrl-C at an empty prompt within this time leave a chat.
 pub const LEAVE_WINDOW: Duration = Duration::from_secs(2);
 
+/// How long nobody types in a chat before hooks hear of it.
+pub const IDLE_NOTICE: Duration = Duration::from_secs(60);
+
 /// The longest description of a tool call on one line, in characters.
 pub const CALL_SUMMARY_CHARS: usize = 100;
 

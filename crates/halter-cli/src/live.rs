@@ -80,8 +80,8 @@ impl Live {
             None => Self::begin(context, harness, wanted).await,
         }?;
         if loaded.config.config.resources.watch {
-            let compiler = harness::compiler(context, &loaded);
-            live.watch = Some(live.harness.watch_resources(compiler));
+            let watched = harness::watched(context, &loaded);
+            live.watch = Some(live.harness.watch_resources(watched));
         }
         // A session that was started with a model of its own keeps it.
         let own = &live.session.blueprint().default_model;

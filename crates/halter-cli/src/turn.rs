@@ -3,11 +3,15 @@
 use crate::approvals::{Approver, AskedOfPerson};
 use crate::exit::{Exit, StopSignal};
 use crate::failure::Failure;
+use crate::limits::IDLE_NOTICE;
 use crate::live::in_shutdown_time;
 use crate::typing::Typing;
 use crate::view::View;
 use futures::StreamExt;
-use halter::HalterSession;
+use futures::stream::FuturesUnordered;
+use halter::{Halter, HalterSession};
+use halter_hooks::HookEventName;
+use halter_protocol::public_tools::public_tool_name;
 use halter_protocol::{SessionEventPayload, Turn, TurnError};
 use halter_runtime::SessionStream;
 use std::collections::VecDeque;
@@ -57,6 +61,58 @@ pub struct Watch<'a> {
     pub typing: Option<&'a mut Typing>,
     /// Decides about calls that need approval.
     pub approver: &'a mut Approver,
+    /// Hooks want to know when somebody is waited for.
+    pub notifies: bool,
+}
+
+/// The notification by which hooks hear that a person is asked to approve a call.
+const PERMISSION_PROMPT: &str = "permission_prompt";
+
+/// The notification by which hooks hear that nobody has typed for a while.
+const IDLE_PROMPT: &str = "idle_prompt";
+
+/// True if a notification says what is on the screen already.
+pub fn is_on_screen(notification_type: &str) -> bool {
+    [PERMISSION_PROMPT, IDLE_PROMPT].contains(&notification_type)
+}
+
+/// Whether hooks of the harness listen to notifications.
+pub fn hooks_hear(harness: &Halter) -> bool {
+    let hooks = harness.hooks();
+    hooks
+        .iter()
+        .any(|hook| hook.event == HookEventName::Notification)
+}
+
+/// Waits for a line that is typed; `idle` runs once if that takes long.
+pub async fn or_idle<T>(read: impl Future<Output = T>, idle: impl Future<Output = ()>) -> T {
+    tokio::pin!(read);
+    tokio::select! {
+        biased;
+        done = &mut read => return done,
+        () = tokio::time::sleep(IDLE_NOTICE) => {}
+    }
+    tokio::join!(read, idle).0
+}
+
+/// Tells hooks that nobody has typed for a while.
+pub async fn tell_of_idleness(session: &HalterSession) {
+    let told = session.notify(IDLE_PROMPT, "Halter is waiting for your input");
+    if let Err(error) = told.await {
+        tracing::debug!(%error, "hooks did not hear");
+    }
+}
+
+/// Tells hooks that a person is asked about a call.
+async fn told_of(session: &HalterSession, request: AskedOfPerson) {
+    let AskedOfPerson::Approval(request) = request else {
+        return;
+    };
+    let tool = public_tool_name(request.call.name.as_str());
+    let message = format!("Halter needs your permission to use {tool}");
+    if let Err(error) = session.notify(PERMISSION_PROMPT, message).await {
+        tracing::debug!(%error, "hooks did not hear");
+    }
 }
 
 /// Submits a turn and shows what happens until it has ended and no subagent
@@ -73,7 +129,10 @@ pub async fn run_turn(
         time_limit,
         mut typing,
         approver,
+        notifies,
     } = watch;
+    // Beside the question, which nothing delays.
+    let mut told = FuturesUnordered::new();
     let turn_id = turn.id.clone();
     let shown = session.submit_turn(turn).await?;
     // A turn that the store lost has no terminal event, only an error here.
@@ -113,9 +172,15 @@ pub async fn run_turn(
                 let asks = questions.observe(&event.payload, approver);
                 view.event(event)?;
                 if let Some(request) = asks {
-                    approver.ask(session, request, typing.is_some(), view).await;
+                    approver
+                        .ask(session, request.clone(), typing.is_some(), view)
+                        .await;
+                    if notifies {
+                        told.push(told_of(session, request));
+                    }
                 }
             }
+            Some(()) = told.next() => {}
             () = &mut settled, if ended.is_some() && !is_settled => is_settled = true,
             Some(error) = faults.next() => return Err(error.into()),
             () = &mut deadline, if time_limit.is_some() && !timed_out => {
@@ -130,6 +195,7 @@ pub async fn run_turn(
                 if let (Some(line), Some(typing)) = (line, typing.as_deref_mut()) {
                     match approver.is_asking() {
                         true => approver.typed(session, &line, view).await,
+                        false if line.trim().is_empty() => {}
                         false => join(session, line, typing, view).await,
                     }
                 }
@@ -237,5 +303,27 @@ fn lost(timed_out: bool) -> TurnEnd {
     TurnEnd::Failed {
         error: TurnError::new("cancelled", "the session ended before the turn did"),
         timed_out,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::cell::Cell;
+
+    #[tokio::test(start_paused = true)]
+    async fn hooks_hear_once_that_nobody_types_for_a_minute() {
+        assert_eq!(IDLE_NOTICE, Duration::from_secs(60));
+        let told = Cell::new(0);
+        let idle = || async { told.set(told.get() + 1) };
+        let read = |after: Duration| async move {
+            tokio::time::sleep(after).await;
+            "line"
+        };
+        let just_before = IDLE_NOTICE - Duration::from_millis(1);
+        assert_eq!(or_idle(read(just_before), idle()).await, "line");
+        assert_eq!(told.get(), 0);
+        assert_eq!(or_idle(read(IDLE_NOTICE * 3), idle()).await, "line");
+        assert_eq!(told.get(), 1);
     }
 }

@@ -41,7 +41,8 @@ impl Typing {
         })
     }
 
-    /// Waits for keys; the next complete line, if they complete one.
+    /// Waits for keys; the next complete line, if they complete one. It may be
+    /// blank, which is an answer to a question.
     pub async fn next(&mut self) -> Option<String> {
         if self.complete.is_empty() {
             match self.keys.recv().await {
@@ -72,6 +73,7 @@ impl Typing {
         while let Ok(keys) = self.keys.try_recv() {
             self.complete.extend(self.draft.type_in(&keys));
         }
+        self.complete.retain(|line| !line.trim().is_empty());
         let mut rest = std::mem::take(&mut self.refused);
         rest.append(&mut self.complete);
         rest.push(std::mem::take(&mut self.draft).into_text());

@@ -103,7 +103,7 @@ pub(crate) fn check(kind: &Kind, value: &Value) -> Result<(), ValueFault> {
         Kind::Url => check_url(text(value)?),
         Kind::Secret => check_secret(text(value)?),
         Kind::Choice(choices) => check_choice(text(value)?, choices),
-        Kind::WordOrNames(words) if value.is_string() => check_choice(text(value)?, words),
+        Kind::WordOrNames(words) if value.is_string() => check_word(text(value)?, words),
         Kind::Names | Kind::WordOrNames(_) => each(value, expected(kind), check_name),
         Kind::Loopback => each(value, expected(kind), check_loopback),
         Kind::Rules(effect) => check_rules(value, *effect),
@@ -219,6 +219,16 @@ fn check_choice(given: &str, choices: &[String]) -> Result<(), ValueFault> {
             suggestion(given, "values", &choices),
         ))
     }
+}
+
+/// As [`check_choice`], where names in a list are taken, too.
+fn check_word(given: &str, words: &[String]) -> Result<(), ValueFault> {
+    check_choice(given, words).map_err(|_| {
+        value_fault(
+            format!("does not take {given:?}"),
+            format!("write one of {}, or a list of names", words.join(", ")),
+        )
+    })
 }
 
 fn check_url(url: &str) -> Result<(), ValueFault> {

@@ -38,7 +38,7 @@ mod trust;
 mod variables;
 mod warning;
 
-pub use available::{InertKey, KnownTools, check_tool_names, inert_keys};
+pub use available::{KnownTools, check_tool_names};
 pub use choice::ModelChoice;
 pub use credentials::{
     ProviderRuntimeConfig, REDACTED, SecretString, resolve_credentials,
@@ -52,8 +52,9 @@ pub use environment::{Environment, expand_path};
 pub use error::{ConfigError, Location};
 pub use keys::dotted_key;
 pub use load::{LayeredConfigPaths, LoadedConfig, LoadedProject, load_layered, load_path};
+pub use lock::lock_within;
 pub use mcp::expand_variables;
-pub use mcp_file::{MCP_FILE_NAME, McpFile, parse_mcp_entry, parse_mcp_file};
+pub use mcp_file::{MCP_FILE_NAME, McpFile, parse_mcp_entry, parse_mcp_file, unknown_mcp_members};
 pub use origin::Origin;
 pub use project::{PROJECT_FILE_NAME, ProjectFile, find_project_config, find_project_file};
 pub use save::{SavedRule, remove_mcp_server, save_allow_rule, save_mcp_server};

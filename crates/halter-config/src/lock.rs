@@ -7,9 +7,12 @@ use std::time::{Duration, Instant};
 /// How often a writer that waits for another one tries again.
 const POLL: Duration = Duration::from_millis(10);
 
-/// Locks a file or directory until its handle is dropped. Fails with
+/// Locks a file or directory until its handle is dropped. Blocking.
+///
+/// # Errors
+///
 /// [`WouldBlock`](io::ErrorKind::WouldBlock) if another process holds it for all that time.
-pub(crate) fn lock_within(handle: &File, wait: Duration) -> io::Result<()> {
+pub fn lock_within(handle: &File, wait: Duration) -> io::Result<()> {
     let deadline = Instant::now() + wait;
     loop {
         match handle.try_lock() {

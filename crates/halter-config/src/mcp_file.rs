@@ -14,6 +14,9 @@ pub const MCP_FILE_NAME: &str = ".mcp.json";
 /// The member of such a file that holds the servers.
 const SERVERS: &str = "mcpServers";
 
+/// How many members of an entry are named that nothing reads.
+const UNKNOWN_MEMBERS: usize = 8;
+
 /// What a file in the public format holds.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct McpFile {
@@ -22,6 +25,8 @@ pub struct McpFile {
     pub servers: IndexMap<String, Result<McpServerTable, String>>,
     /// How many more there are than [`MAX_MCP_FILE_SERVERS`]; they do not count.
     pub left_out: usize,
+    /// The members that nothing here reads, by server.
+    pub unknown: IndexMap<String, Vec<String>>,
 }
 
 /// Reads a file in the public format.
@@ -56,14 +61,102 @@ pub fn parse_mcp_file(text: &str) -> Result<McpFile, String> {
                 .map(|(name, entry)| (name.clone(), parse_mcp_entry(entry)))
                 .collect(),
             left_out: servers.len().saturating_sub(MAX_MCP_FILE_SERVERS),
+            unknown: servers
+                .iter()
+                .take(MAX_MCP_FILE_SERVERS)
+                .map(|(name, entry)| (name.clone(), unknown_mcp_members(entry)))
+                .filter(|(_, unknown)| !unknown.is_empty())
+                .collect(),
         }),
         Some(_) => Err(format!("`{SERVERS}` is not an object of servers by name")),
         None => Err(format!("it has no `{SERVERS}`")),
     }
 }
 
-/// One server in the public format. Members that are not known are left alone: other programs
-/// read them.
+/// Members of an entry that are known, beside those of [`Member`]: how it is reached, and what
+/// other programs show or ask before, which changes nothing here.
+const OTHER_MEMBERS: [&str; 10] = [
+    "type",
+    "timeout",
+    "disabled",
+    "headersHelper",
+    "name",
+    "description",
+    "alwaysLoad",
+    "alwaysAllow",
+    "autoApprove",
+    "trust",
+];
+
+/// One member, as tables spell it and as the public format does.
+struct Member {
+    names: &'static [&'static str],
+    meant: &'static str,
+}
+
+macro_rules! members {
+    ($all:ident: $($member:ident = $names:expr, $meant:expr;)*) => {
+        $(const $member: Member = Member { names: &$names, meant: $meant };)*
+        const $all: &[Member] = &[$($member),*];
+    };
+}
+
+members! { MEMBERS:
+    URL = ["url"], "a text";
+    HEADERS = ["headers"], "an object of texts";
+    HEADERS_FROM_ENV = ["headers_from_env", "headersFromEnv"], "an object of texts";
+    OAUTH = ["oauth"], "an object";
+    SSE_READ_TIMEOUT = ["sse_read_timeout_secs", "sseReadTimeoutSecs"], "a number of seconds";
+    TERMINATE_ON_CLOSE = ["terminate_on_close", "terminateOnClose"], "true or false";
+    COMMAND = ["command"], "a text";
+    ARGS = ["args"], "a list of texts";
+    ENV = ["env"], "an object of texts";
+    CWD = ["cwd"], "a path";
+    TIMEOUT = ["timeout_secs", "timeoutSecs"], "a number of seconds";
+    START_TIMEOUT = ["start_timeout_secs", "startTimeoutSecs"], "a number of seconds";
+    TOOLS = ["tools", "includeTools"], "a list of texts";
+    WITHOUT_TOOLS = ["without_tools", "withoutTools", "excludeTools"], "a list of texts";
+    SAMPLING = ["sampling"], "true or false";
+    SANDBOX = ["sandbox"], "true or false";
+    REQUIRED = ["required"], "true or false";
+    ENABLED = ["enabled"], "true or false";
+}
+
+members! { OAUTH_MEMBERS:
+    CLIENT_ID = ["client_id", "clientId"], "a text";
+    CLIENT_SECRET = ["client_secret", "clientSecret"], "a text";
+    CLIENT_METADATA_URL = ["client_metadata_url", "clientMetadataUrl"], "a text";
+    CALLBACK_PORT = ["callback_port", "callbackPort"], "a port";
+    SCOPES = ["scopes"], "a text or a list of texts";
+}
+
+/// The members of an entry that nothing here reads: a word that is spelled wrongly, or one of
+/// another program.
+pub fn unknown_mcp_members(entry: &Value) -> Vec<String> {
+    let mut unknown = unknown_of(entry, MEMBERS, &OTHER_MEMBERS);
+    if let Some(oauth) = entry.get("oauth") {
+        let within = unknown_of(oauth, OAUTH_MEMBERS, &[]);
+        unknown.extend(within.into_iter().map(|name| format!("oauth.{name}")));
+    }
+    unknown.truncate(UNKNOWN_MEMBERS);
+    unknown
+}
+
+fn unknown_of(object: &Value, members: &[Member], others: &[&str]) -> Vec<String> {
+    let known = |name: &str| {
+        let members = members.iter().flat_map(|member| member.names);
+        members.chain(others).any(|it| *it == name)
+    };
+    let names = object.as_object().into_iter().flat_map(Map::keys);
+    let unknown = names.filter(|name| !known(name)).take(UNKNOWN_MEMBERS);
+    unknown
+        .map(|name| name.escape_debug().take(40).collect())
+        .collect()
+}
+
+/// One server in the public format. It may say all that a table says, in the spelling of tables or
+/// of the public format. Members that are not known are [told](unknown_mcp_members) and left alone:
+/// other programs read them.
 ///
 /// # Errors
 ///
@@ -72,83 +165,133 @@ pub fn parse_mcp_entry(entry: &Value) -> Result<McpServerTable, String> {
     let Value::Object(entry) = entry else {
         return Err("it is not an object".to_owned());
     };
-    let kind: Option<String> = member(entry, "type", "a text")?;
-    let url: Option<String> = member(entry, "url", "a text")?;
-    let transport = match kind.as_deref() {
-        None | Some("stdio") if url.is_some() => {
-            return Err("it has a `url` without a `type`: write \"http\" or \"sse\"".to_owned());
+    let url: Option<String> = member(entry, &URL)?;
+    let transport = transport(entry, url.is_some())?;
+    let command: Option<String> = member(entry, &COMMAND)?;
+    let is_given = |text: &String| !text.trim().is_empty();
+    match transport {
+        McpTransport::Stdio if !command.as_ref().is_some_and(is_given) => {
+            return Err("it has no `command`".to_owned());
         }
-        None | Some("stdio") => return program(entry),
-        Some("http" | "streamable-http") => McpTransport::Http,
-        Some("sse") => McpTransport::Sse,
-        Some(other) => {
-            let other = other.chars().take(40).collect::<String>();
-            return Err(format!("its `type` is \"{}\"", other.escape_debug()));
+        McpTransport::Http | McpTransport::Sse if !url.as_ref().is_some_and(is_given) => {
+            return Err("it has no `url`".to_owned());
         }
-    };
-    let Some(url) = url.filter(|url| !url.trim().is_empty()) else {
-        return Err("it has no `url`".to_owned());
-    };
+        _ => {}
+    }
     if entry.contains_key("headersHelper") {
         return Err("it has a `headersHelper`, which is not built: use `headers`".to_owned());
     }
+    let usual = McpServerTable::default();
+    let disabled: Option<bool> = named(entry, "disabled", "true or false")?;
     Ok(McpServerTable {
         transport,
-        url: Some(url),
-        headers: member(entry, "headers", "an object of texts")?.unwrap_or_default(),
+        url,
+        headers: member(entry, &HEADERS)?.unwrap_or_default(),
+        headers_from_env: member(entry, &HEADERS_FROM_ENV)?.unwrap_or_default(),
         oauth: oauth(entry)?,
-        timeout_secs: timeout(entry)?,
-        ..McpServerTable::default()
+        sse_read_timeout_secs: seconds(entry, &SSE_READ_TIMEOUT)?,
+        terminate_on_close: member(entry, &TERMINATE_ON_CLOSE)?.unwrap_or(usual.terminate_on_close),
+        command,
+        args: member(entry, &ARGS)?.unwrap_or_default(),
+        env: member(entry, &ENV)?.unwrap_or_default(),
+        cwd: member::<PathBuf>(entry, &CWD)?,
+        timeout_secs: match seconds(entry, &TIMEOUT)? {
+            None => timeout(entry)?,
+            given => given,
+        },
+        start_timeout_secs: seconds(entry, &START_TIMEOUT)?,
+        tools: tools(entry)?,
+        without_tools: member(entry, &WITHOUT_TOOLS)?.unwrap_or_default(),
+        sampling: member(entry, &SAMPLING)?.unwrap_or(usual.sampling),
+        sandbox: member(entry, &SANDBOX)?.unwrap_or(usual.sandbox),
+        required: member(entry, &REQUIRED)?.unwrap_or(usual.required),
+        enabled: member(entry, &ENABLED)?.unwrap_or(usual.enabled) && disabled != Some(true),
     })
+}
+
+/// How a server is reached.
+fn transport(entry: &Map<String, Value>, has_url: bool) -> Result<McpTransport, String> {
+    let kind: Option<String> = named(entry, "type", "a text")?;
+    match kind.as_deref() {
+        None | Some("stdio") if has_url => {
+            Err("it has a `url` without a `type`: write \"http\" or \"sse\"".to_owned())
+        }
+        None | Some("stdio") => Ok(McpTransport::Stdio),
+        Some("http" | "streamable-http") => Ok(McpTransport::Http),
+        Some("sse") => Ok(McpTransport::Sse),
+        Some(other) => {
+            let other = other.chars().take(40).collect::<String>();
+            Err(format!("its `type` is \"{}\"", other.escape_debug()))
+        }
+    }
 }
 
 /// How users log in, in the public format.
 fn oauth(entry: &Map<String, Value>) -> Result<McpOAuthTable, String> {
-    let meant = "an object";
-    let Some(given) = member::<Map<String, Value>>(entry, "oauth", meant)? else {
+    let Some(given) = member::<Map<String, Value>>(entry, &OAUTH)? else {
         return Ok(McpOAuthTable::default());
     };
-    let port: Option<u16> = member(&given, "callbackPort", "a port")?;
-    let scopes: Option<String> = member(&given, "scopes", "a text")?;
-    let scopes = scopes.unwrap_or_default();
+    let port: Option<u16> = member(&given, &CALLBACK_PORT)?;
+    // A text in the public format, a list in tables.
+    let scopes = match given.get("scopes") {
+        Some(Value::Array(_)) => member(&given, &SCOPES)?,
+        _ => member(&given, &SCOPES)?
+            .map(|text: String| text.split_whitespace().map(str::to_owned).collect()),
+    };
     Ok(McpOAuthTable {
-        client_id: member(&given, "clientId", "a text")?,
-        client_secret: member(&given, "clientSecret", "a text")?,
+        client_id: member(&given, &CLIENT_ID)?,
+        client_secret: member(&given, &CLIENT_SECRET)?,
+        client_metadata_url: member(&given, &CLIENT_METADATA_URL)?,
         callback_port: port.filter(|port| *port != 0).map(u32::from),
-        scopes: scopes.split_whitespace().map(str::to_owned).collect(),
-        ..McpOAuthTable::default()
+        scopes: scopes.unwrap_or_default(),
     })
 }
 
-/// A server that is a program.
-fn program(entry: &Map<String, Value>) -> Result<McpServerTable, String> {
-    let command: Option<String> = member(entry, "command", "a text")?;
-    let Some(command) = command.filter(|command| !command.trim().is_empty()) else {
-        return Err("it has no `command`".to_owned());
-    };
-    Ok(McpServerTable {
-        command: Some(command),
-        args: member(entry, "args", "a list of texts")?.unwrap_or_default(),
-        env: member(entry, "env", "an object of texts")?.unwrap_or_default(),
-        cwd: member::<PathBuf>(entry, "cwd", "a path")?,
-        timeout_secs: timeout(entry)?,
-        ..McpServerTable::default()
+/// Its tools that there are. Some programs write `*` for all.
+fn tools(entry: &Map<String, Value>) -> Result<Vec<String>, String> {
+    let tools: Vec<String> = member(entry, &TOOLS)?.unwrap_or_default();
+    Ok(match tools.iter().any(|tool| tool == "*") {
+        true => Vec::new(),
+        false => tools,
     })
 }
 
 /// The deadline of a call, which the public format counts in milliseconds.
 fn timeout(entry: &Map<String, Value>) -> Result<Option<f64>, String> {
     let meant = "a number of milliseconds";
-    let millis: Option<f64> = member(entry, "timeout", meant)?;
-    match millis.map(|millis| millis / 1000.0) {
+    let millis: Option<f64> = named(entry, "timeout", meant)?;
+    within(millis.map(|millis| millis / 1000.0), "timeout", meant)
+}
+
+fn seconds(entry: &Map<String, Value>, member_of: &Member) -> Result<Option<f64>, String> {
+    let name = member_of.names.first().copied().unwrap_or_default();
+    within(member(entry, member_of)?, name, member_of.meant)
+}
+
+fn within(seconds: Option<f64>, name: &str, meant: &str) -> Result<Option<f64>, String> {
+    match seconds {
         Some(seconds) if !(0.001..=MAX_MCP_TIMEOUT_SECS).contains(&seconds) => Err(format!(
-            "`timeout` must be {meant} up to {MAX_MCP_TIMEOUT_SECS} seconds"
+            "`{name}` must be {meant} up to {MAX_MCP_TIMEOUT_SECS} seconds"
         )),
         seconds => Ok(seconds),
     }
 }
 
+/// A member in any of its spellings.
 fn member<T: DeserializeOwned>(
+    entry: &Map<String, Value>,
+    member: &Member,
+) -> Result<Option<T>, String> {
+    let given = |name: &&&str| entry.get(**name).is_some_and(|it| !it.is_null());
+    let mut names = member.names.iter().filter(given);
+    match (names.next(), names.next()) {
+        (Some(one), Some(other)) => Err(format!("it has both `{one}` and `{other}`")),
+        (Some(name), None) => named(entry, name, member.meant),
+        _ => Ok(None),
+    }
+}
+
+fn named<T: DeserializeOwned>(
     entry: &Map<String, Value>,
     name: &str,
     meant: &str,
@@ -178,6 +321,64 @@ mod tests {
         assert_eq!(table.env["A"], "${B:-c}");
         assert_eq!(table.timeout_secs, Some(1.5));
         assert!(table.enabled && !table.required);
+    }
+
+    /// Every member of a table counts in a file as well, in both spellings.
+    #[test]
+    fn an_entry_says_all_that_a_table_says() {
+        let tables = json!({
+            "type": "http", "url": "https://a.example/mcp", "headers": {"A": "b"},
+            "headers_from_env": {"X-Key": "KEY"},
+            "oauth": {"client_id": "c", "client_secret": "s", "client_metadata_url": "https://m",
+                "callback_port": 4000, "scopes": ["a", "b"]},
+            "sse_read_timeout_secs": 2.5, "terminate_on_close": false,
+            "command": "x", "args": ["y"], "env": {"C": "d"}, "cwd": "/e",
+            "timeout_secs": 3.5, "start_timeout_secs": 4.5,
+            "tools": ["t"], "without_tools": ["u"],
+            "sampling": true, "sandbox": true, "required": true, "enabled": false,
+        });
+        let public = json!({
+            "type": "http", "url": "https://a.example/mcp", "headers": {"A": "b"},
+            "headersFromEnv": {"X-Key": "KEY"},
+            "oauth": {"clientId": "c", "clientSecret": "s", "clientMetadataUrl": "https://m",
+                "callbackPort": 4000, "scopes": "a b"},
+            "sseReadTimeoutSecs": 2.5, "terminateOnClose": false,
+            "command": "x", "args": ["y"], "env": {"C": "d"}, "cwd": "/e",
+            "timeout": 3500, "startTimeoutSecs": 4.5,
+            "includeTools": ["t"], "excludeTools": ["u"],
+            "sampling": true, "sandbox": true, "required": true, "disabled": true,
+        });
+        let expected: McpServerTable = serde_json::from_value(tables.clone()).unwrap();
+        assert_eq!(parse_mcp_entry(&tables).unwrap(), expected);
+        assert_eq!(parse_mcp_entry(&public).unwrap(), expected);
+        for entry in [&tables, &public] {
+            assert!(unknown_mcp_members(entry).is_empty());
+        }
+        // A member that tables get must be read here as well.
+        let table = toml::Value::try_from(&expected).unwrap();
+        let own = tables.as_object().unwrap();
+        for name in table.as_table().unwrap().keys() {
+            assert!(own.contains_key(name), "{name}");
+        }
+        let all = json!({"command": "x", "tools": ["*"]});
+        assert!(parse_mcp_entry(&all).unwrap().tools.is_empty());
+    }
+
+    #[test]
+    fn members_that_nothing_reads_are_named() {
+        let entry = json!({"command": "x", "sandboxed": true, "alwaysLoad": true, "a\n": 1,
+            "oauth": {"clientId": "c", "scope": "s"}});
+        let named = ["sandboxed", "a\\n", "oauth.scope"];
+        assert_eq!(unknown_mcp_members(&entry), named);
+        let file = json!({"mcpServers": {"s": entry, "t": {"command": "x"}}});
+        let file = parse_mcp_file(&file.to_string()).unwrap();
+        assert!(file.servers["s"].is_ok());
+        assert_eq!(file.unknown.keys().collect::<Vec<_>>(), ["s"]);
+        let many: Map<String, Value> = (0..=UNKNOWN_MEMBERS)
+            .map(|n| (format!("m{n}"), json!(1)))
+            .collect();
+        let many = unknown_mcp_members(&Value::Object(many));
+        assert_eq!(many.len(), UNKNOWN_MEMBERS);
     }
 
     #[test]
@@ -213,6 +414,18 @@ mod tests {
             (json!({"command": "x", "timeout": "secret"}), "`timeout` is"),
             (json!({"command": "x", "timeout": -1}), "`timeout` must"),
             (json!({"command": "x", "timeout": 1e18}), "`timeout` must"),
+            (
+                json!({"command": "x", "sandbox": "secret"}),
+                "`sandbox` is not true or false",
+            ),
+            (
+                json!({"command": "x", "start_timeout_secs": 0}),
+                "`start_timeout_secs` must",
+            ),
+            (
+                json!({"command": "x", "tools": ["secret"], "includeTools": []}),
+                "has both `tools` and `includeTools`",
+            ),
             (json!({"type": "pigeon"}), "`type` is \"pigeon\""),
             (json!({"type": 7}), "`type` is not a text"),
             (json!({"url": "https://secret"}), "without a `type`"),

@@ -77,7 +77,8 @@ pub fn find_project_config(start: &Path) -> Option<PathBuf> {
     find_project_file(start, PROJECT_FILE_NAME)
 }
 
-/// The same for another file of a project, such as `.halter/hooks.json`.
+/// The same for another file of a project, such as `.halter/hooks.json`. An empty directory of
+/// that name is nothing: a sandbox puts one where no command may make the file.
 pub fn find_project_file(start: &Path, name: &str) -> Option<PathBuf> {
     let start = fs::canonicalize(start)
         .or_else(|_| std::path::absolute(start))
@@ -90,7 +91,12 @@ pub fn find_project_file(start: &Path, name: &str) -> Option<PathBuf> {
         .ancestors()
         .take_while(|directory| directory.starts_with(repository))
         .map(|directory| directory.join(name))
-        .find(|file| file.symlink_metadata().is_ok())
+        .find(|file| file.symlink_metadata().is_ok() && !is_empty_directory(file))
+}
+
+fn is_empty_directory(path: &Path) -> bool {
+    let is_directory = path.symlink_metadata().is_ok_and(|found| found.is_dir());
+    is_directory && fs::read_dir(path).is_ok_and(|mut entries| entries.next().is_none())
 }
 
 /// Reads a file that was found rather than named: only a regular one, and never waiting for it,

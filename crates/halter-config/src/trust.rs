@@ -116,13 +116,27 @@ impl TrustStore {
     ///
     /// [`ConfigError::Refused`] when the record cannot be written.
     pub fn revoke(&self, path: &Path) -> Result<bool, ConfigError> {
-        let canonical = fs::canonicalize(path).unwrap_or_else(|_| path.to_path_buf());
-        let suffix = format!(" {}", escaped(&canonical));
+        let gone = recorded_path(path);
+        self.forget(|path| path == gone)
+    }
+
+    /// The same for a folder and all that is in it.
+    ///
+    /// # Errors
+    ///
+    /// [`ConfigError::Refused`] when the record cannot be written.
+    pub fn revoke_in(&self, folder: &Path) -> Result<bool, ConfigError> {
+        let gone = recorded_path(folder);
+        let below = format!("{}/", gone.trim_end_matches('/'));
+        self.forget(|path| path == gone || path.starts_with(&below))
+    }
+
+    fn forget(&self, is_gone: impl Fn(&str) -> bool) -> Result<bool, ConfigError> {
         let mut found = false;
         self.rewrite(|recorded| {
             let mut text = String::new();
             for line in recorded.lines() {
-                if line.ends_with(&suffix) {
+                if line.split_once(' ').is_some_and(|(_, path)| is_gone(path)) {
                     found = true;
                 } else {
                     text.push_str(line);
@@ -255,6 +269,11 @@ fn line_of(project: &ProjectFile) -> String {
 
 fn content_line(path: &Path, digest: &str) -> String {
     format!("{digest} {}", escaped(path))
+}
+
+/// The path of a line about a file or folder.
+fn recorded_path(path: &Path) -> String {
+    escaped(&fs::canonicalize(path).unwrap_or_else(|_| path.to_path_buf()))
 }
 
 /// A path on one line of text, one to one also when it is not UTF-8.

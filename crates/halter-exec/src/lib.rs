@@ -39,6 +39,7 @@ mod streams;
 pub mod supervise;
 mod sys;
 mod terminal;
+mod tool_sets;
 mod tree;
 
 pub use command::{CommandOutcome, run};
@@ -54,7 +55,8 @@ pub use process::{Command, Process, Stdin};
 pub use sandbox::{
     Containment, ContainmentRung, FileAccess, FileRule, IsolationLevel, LevelState, LimitHits,
     LimitKind, LimitMechanism, LimitReport, MissingRung, NetworkAccess, ResourceLimits,
-    SandboxSpec, isolation_ladder, probe_containment,
+    SandboxSpec, is_placeholder, isolation_ladder, landlock_lists_programs, landlock_scopes,
+    probe_containment,
 };
 pub use shell::{
     DirectoryIdentity, PersistentShell, ShellChange, ShellCommand, ShellConfig, ShellOption,
@@ -64,6 +66,7 @@ pub use spawn::find_program;
 pub use streams::ProcessStreams;
 pub use sys::{Signal, SignalError};
 pub use terminal::{Terminal, TerminalSize};
+pub use tool_sets::{ToolFiles, ToolScope, builds_in_temporary, make_tool_places, tool_files};
 pub use tree::{KillOutcome, ProcessInfo, SignalResult, TreeControl, kill_tree, list_descendants};
 
 #[cfg(doctest)]

@@ -49,6 +49,10 @@ pub const MIN_CPU_MILLIS: u32 = 10;
 /// Entries beside hidden paths that file rules can list one by one.
 pub const MAX_LISTED_ENTRIES: usize = 20_000;
 
+/// Time a process gets from its birth in name spaces until it executes its
+/// program; whoever is inside may stop it meanwhile.
+pub const BIRTH_WAIT: Duration = Duration::from_secs(10);
+
 /// Time between TERM and KILL unless the caller asks for another grace.
 pub const DEFAULT_GRACE: Duration = Duration::from_secs(2);
 

@@ -24,7 +24,7 @@ use crate::verdict::HookVerdict;
 use futures::StreamExt;
 use futures::stream::{self, FuturesUnordered};
 use halter_protocol::{
-    HookRunEntry, HookRunId, HookRunStatus, HookRunSummary, IdSource, Timestamp,
+    HookHandlerType, HookRunEntry, HookRunId, HookRunStatus, HookRunSummary, IdSource, Timestamp,
 };
 use serde_json::Value;
 use std::any::Any;
@@ -34,6 +34,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
+use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 
@@ -74,6 +75,8 @@ pub struct HookDispatch<'a> {
     pub observer: &'a dyn HookObserver,
     /// The session's directory, in which handlers of files run.
     pub cwd: &'a Path,
+    /// The top of the project it lies in: `CLAUDE_PROJECT_DIR` of commands.
+    pub project_dir: &'a Path,
     /// What handlers of files reach the outside by.
     pub outside: &'a Arc<dyn HookOutside>,
 }
@@ -142,7 +145,8 @@ impl Hooks {
                 Some(RunOrder::File(_)) => {
                     let sides = round.side_by_side(group);
                     beside.extend(sides.beside.into_iter().map(|run| run.finish(context)));
-                    round.decide_side_by_side(sides.deciding, &mut merger).await;
+                    let more = round.decide_side_by_side(sides.deciding, &mut merger);
+                    beside.extend(more.await.into_iter().map(|run| run.finish(context)));
                 }
                 _ => round.one_after_another(group, &mut merger).await,
             }
@@ -215,23 +219,39 @@ impl Round<'_> {
         sides
     }
 
-    async fn decide_side_by_side(&self, hooks: Vec<Arc<RegisteredHook>>, merger: &mut Merger) {
+    /// Returns those that went on beside the turn.
+    async fn decide_side_by_side(
+        &self,
+        hooks: Vec<Arc<RegisteredHook>>,
+        merger: &mut Merger,
+    ) -> Vec<OpenRun> {
         if let Some(hook) = hooks.first()
             && self.context.cancel.is_cancelled()
         {
-            return merger.cancel(&hook.id);
+            merger.cancel(&hook.id);
+            for hook in hooks.iter().filter(|it| it.hook.once) {
+                self.context.session.forget_once(&hook.id);
+            }
+            return Vec::new();
         }
         // In the order of the file, so that the verdict does not depend on
         // which of them is quickest.
-        let ends: Vec<Ended> = stream::iter(hooks)
-            .map(|hook| async move { self.start_and_finish(&hook).await })
+        let ends: Vec<Result<Ended, OpenRun>> = stream::iter(hooks)
+            .map(|hook| async move { self.start(&hook).decide(*self.context).await })
             .buffered(SIDE_BY_SIDE)
             .collect()
             .await;
-        for (hook, summary, end) in ends {
-            let report = merger.absorb(&hook, end);
-            close(&hook, summary, report, self.context);
+        let mut beside = Vec::new();
+        for end in ends {
+            match end {
+                Ok((hook, summary, end)) => {
+                    let report = merger.absorb(&hook, end);
+                    close(&hook, summary, report, self.context);
+                }
+                Err(run) => beside.push(run),
+            }
         }
+        beside
     }
 
     async fn start_and_finish(&self, hook: &Arc<RegisteredHook>) -> Ended {
@@ -263,14 +283,18 @@ impl Round<'_> {
         };
         context.observer.started(&summary);
         let payload = payload_for(hook, self.payload);
+        let mut detached = None;
         let task = match hook.hook.file() {
             Some(file) => {
                 let place = RunPlace {
                     cwd: context.cwd.to_owned(),
+                    project_dir: context.project_dir.to_owned(),
                     outside: context.outside.clone(),
                 };
                 let timeout = hook.hook.timeout;
-                let run = file::run(file.clone(), self.event, payload, place, timeout);
+                let (detach, goes_beside) = oneshot::channel();
+                detached = Some(goes_beside);
+                let run = file::run(file.clone(), self.event, payload, place, timeout, detach);
                 Ok(spawn(async move {
                     run.await.map(|answer| (answer.output, answer.notes))
                 }))
@@ -284,6 +308,7 @@ impl Round<'_> {
             hook: hook.clone(),
             summary,
             task,
+            detached,
         }
     }
 
@@ -320,23 +345,49 @@ struct OpenRun {
     summary: HookRunSummary,
     /// An error if there is nothing to wait for.
     task: Result<HandlerTask, String>,
+    /// Told when its command says that it goes on beside the turn.
+    detached: Option<oneshot::Receiver<()>>,
 }
 
 impl OpenRun {
+    /// Its end, or itself if it goes on beside the turn.
+    async fn decide(mut self, context: HookDispatch<'_>) -> Result<Ended, Self> {
+        let Some(detached) = self.detached.take() else {
+            return Ok(self.finish(context).await);
+        };
+        let end = tokio::select! {
+            biased;
+            Ok(()) = detached => None,
+            end = self.end(context) => Some(end),
+        };
+        match end {
+            Some(end) => Ok(self.ended(end, context)),
+            None => Err(self),
+        }
+    }
+
     async fn finish(mut self, context: HookDispatch<'_>) -> Ended {
+        let end = self.end(context).await;
+        self.ended(end, context)
+    }
+
+    async fn end(&mut self, context: HookDispatch<'_>) -> HandlerEnd {
         let timeout = self.hook.hook.timeout;
-        let end = match self.task {
-            Err(why) => HandlerEnd::Failed(why),
+        match &mut self.task {
+            Err(why) => HandlerEnd::Failed(std::mem::take(why)),
             Ok(task) => {
                 // A command keeps its own time, so that its processes get a
                 // moment to end.
-                let patience = match self.hook.hook.file() {
-                    Some(_) => timeout + TIMEOUT_SLACK,
-                    None => timeout,
+                let patience = match self.hook.hook.handler_type() {
+                    HookHandlerType::Command => timeout + TIMEOUT_SLACK,
+                    _ => timeout,
                 };
                 end_of(task, timeout, patience, context.cancel).await
             }
-        };
+        }
+    }
+
+    fn ended(mut self, end: HandlerEnd, context: HookDispatch<'_>) -> Ended {
         let completed_at = (context.clock)();
         let elapsed = completed_at.duration_since(self.summary.started_at);
         self.summary.completed_at = Some(completed_at);
@@ -346,7 +397,7 @@ impl OpenRun {
 }
 
 async fn end_of(
-    task: HandlerTask,
+    task: &mut HandlerTask,
     timeout: Duration,
     patience: Duration,
     cancel: &CancellationToken,

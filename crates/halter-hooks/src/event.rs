@@ -1,6 +1,7 @@
 //! The lifecycle events hooks can be bound to.
 
 use crate::error::HookError;
+use crate::point::SessionStartSource;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::str::FromStr;
@@ -119,6 +120,16 @@ impl HookEventName {
             Self::PreCompact | Self::PostCompact => Some("trigger"),
             Self::SubagentStart | Self::SubagentStop => Some("agent_type"),
             Self::UserPromptSubmit | Self::Stop => None,
+        }
+    }
+
+    /// The values that a matcher can meet in the words of public files, where
+    /// they are known.
+    pub(crate) fn matcher_values(self) -> Option<Vec<&'static str>> {
+        match self {
+            Self::SessionStart => Some(SessionStartSource::ALL.map(|it| it.as_str()).into()),
+            Self::PreCompact | Self::PostCompact => Some(vec!["manual", "auto"]),
+            _ => None,
         }
     }
 

@@ -2,18 +2,19 @@
 //!
 //! Every payload has `hook_event_name`, `halter_version`, `session_id`, `cwd`,
 //! `model` (the registered model id), `permission_mode`, `turn_id` within a
-//! turn, and, added when a hook is run, that hook's `plugin_id`. On top of these:
+//! turn, `agent_id` and `agent_type` in a subagent, and, added when a hook is run,
+//! that hook's `plugin_id`. On top of these:
 //!
 //! | event | fields |
 //! |---|---|
-//! | `SessionStart` | `source` (`startup`, `resume`), `working_dir` |
+//! | `SessionStart` | `source` (`startup`, `resume`, `compact`), `working_dir` |
 //! | `SessionEnd` | `reason` |
 //! | `UserPromptSubmit` | `prompt`, and `attachments` if there are any |
 //! | `PreToolUse` | `tool_name`, `tool_input`, `tool_use_id` |
 //! | `PermissionRequest` | the same, `rule`, `reason` and `permission_suggestions`, a list of rules |
 //! | `PermissionDenied` | those of `PreToolUse` and `reason` |
-//! | `PostToolUse` | those of `PreToolUse` and `tool_response` |
-//! | `PostToolUseFailure` | those of `PreToolUse` and `error` |
+//! | `PostToolUse` | those of `PreToolUse` `tool_response` and `duration_ms` |
+//! | `PostToolUseFailure` | those of `PreToolUse` `error` and `duration_ms` |
 //! | `Notification` | `notification_type`, `message` |
 //! | `PreCompact` | `trigger` (`manual`, `auto`), `custom_instructions` |
 //! | `PostCompact` | `trigger`, `compact_summary` |
@@ -57,6 +58,8 @@ pub struct HookPayload<'a> {
     pub model: &'a ModelId,
     /// The permission mode of the session.
     pub permission_mode: PermissionMode,
+    /// The agent it is, if it is a subagent.
+    pub agent_type: Option<&'a str>,
 }
 
 impl HookPayload<'_> {
@@ -85,15 +88,25 @@ impl HookPayload<'_> {
                 fields.push(("reason", json!(reason)));
                 fields
             }
-            HookPoint::PostToolUse { call, result } => {
+            HookPoint::PostToolUse {
+                call,
+                result,
+                duration_ms,
+            } => {
                 let mut fields = call_fields(call);
                 fields.push(("tool_response", response_value(result)));
+                fields.push(("duration_ms", json!(duration_ms)));
                 fields
             }
-            HookPoint::PostToolUseFailure { call, error } => {
+            HookPoint::PostToolUseFailure {
+                call,
+                error,
+                duration_ms,
+            } => {
                 let error = json!({"code": error.code.as_str(), "message": error.message});
                 let mut fields = call_fields(call);
                 fields.push(("error", error));
+                fields.push(("duration_ms", json!(duration_ms)));
                 fields
             }
             HookPoint::Notification(notification) => vec![
@@ -158,6 +171,10 @@ impl HookPayload<'_> {
         put("cwd", json!(escape_path(self.cwd)));
         put("model", json!(self.model));
         put("permission_mode", json!(self.permission_mode));
+        if let Some(agent_type) = self.agent_type {
+            put("agent_id", json!(self.session_id));
+            put("agent_type", json!(agent_type));
+        }
         for (name, value) in fields {
             put(name, value);
         }
@@ -299,6 +316,7 @@ mod tests {
             cwd: Path::new("/project"),
             model: &model,
             permission_mode: PermissionMode::WorkspaceWrite,
+            agent_type: None,
         };
         let call = ToolCall {
             id: "call_1".into(),
@@ -368,14 +386,19 @@ mod tests {
             &base.of(&HookPoint::PostToolUse {
                 call: call.clone(),
                 result: ToolResult::text("hi").into(),
+                duration_ms: 5,
             }),
             json!({"tool_name": "read", "tool_input": {"path": "a"}, "tool_use_id": "call_1",
-                   "tool_response": "hi"}),
+                   "duration_ms": 5, "tool_response": "hi"}),
         );
         check(
             HookEventName::PostToolUseFailure,
-            &base.of(&HookPoint::PostToolUseFailure { call, error }),
-            json!({"tool_name": "read", "tool_input": {"path": "a"}, "tool_use_id": "call_1",
+            &base.of(&HookPoint::PostToolUseFailure {
+                call,
+                error,
+                duration_ms: 6,
+            }),
+            json!({"duration_ms": 6, "tool_name": "read", "tool_input": {"path": "a"}, "tool_use_id": "call_1",
                    "error": {"code": "tool_failed", "message": "gone"}}),
         );
         check(
@@ -425,6 +448,7 @@ mod tests {
             cwd: Path::new("/"),
             model: &model,
             permission_mode: PermissionMode::Prompt,
+            agent_type: Some("reviewer"),
         };
         let payload = base.of(&HookPoint::SessionStart {
             source: SessionStartSource::Startup,

@@ -11,7 +11,8 @@ use std::sync::Arc;
 /// What is about to happen, or has happened, when hooks run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub enum HookPoint {
-    /// The first turn of a session in a process.
+    /// The first turn of a session in a process, or a context that was made
+    /// smaller.
     SessionStart {
         /// How the session came to run.
         source: SessionStartSource,
@@ -51,6 +52,9 @@ pub enum HookPoint {
         call: ToolCall,
         /// What it returned.
         result: Arc<ToolResult>,
+        /// How long it ran.
+        #[serde(default)]
+        duration_ms: u64,
     },
     /// A tool failed.
     PostToolUseFailure {
@@ -58,6 +62,9 @@ pub enum HookPoint {
         call: ToolCall,
         /// Why.
         error: ToolError,
+        /// How long it ran.
+        #[serde(default)]
+        duration_ms: u64,
     },
     /// Somebody notified the session.
     Notification(NotificationItem),
@@ -136,14 +143,20 @@ pub enum SessionStartSource {
     Startup,
     /// It was read back from a store.
     Resume,
+    /// Its context was made smaller, so what was said at its start may be gone.
+    Compact,
 }
 
 impl SessionStartSource {
+    /// Every source.
+    pub const ALL: [Self; 3] = [Self::Startup, Self::Resume, Self::Compact];
+
     /// The value as payloads and matchers see it.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Startup => "startup",
             Self::Resume => "resume",
+            Self::Compact => "compact",
         }
     }
 }

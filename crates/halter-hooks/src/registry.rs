@@ -3,14 +3,15 @@
 use crate::condition::Condition;
 use crate::error::HookError;
 use crate::event::HookEventName;
-use crate::file::{HookLayer, ParsedHooks};
+use crate::file::{HookLayer, HookOrigin, ParsedHooks};
 use crate::hook::Hook;
 use crate::limits::{MAX_HOOKS, MAX_TIMEOUT};
 use crate::warning::HookWarning;
 use halter_protocol::{HookHandlerType, PluginId};
 use regex::Regex;
 use serde_json::Value;
-use std::path::Path;
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -34,6 +35,37 @@ pub(crate) enum RunOrder {
     BeforePlugins,
     File(HookLayer),
     AfterPlugins,
+}
+
+/// Which hooks of files do not run because a file says `disableAllHooks`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
+enum SwitchedOff {
+    #[default]
+    Nothing,
+    /// Those of projects: what a project says is about its own.
+    OfProjects,
+    /// All of them.
+    OfFiles,
+}
+
+impl SwitchedOff {
+    /// What a file that says so switches off; none if it is not its business.
+    fn by(origin: &HookOrigin) -> Option<Self> {
+        match origin.layer {
+            HookLayer::User => Some(Self::OfFiles),
+            HookLayer::Project => Some(Self::OfProjects),
+            HookLayer::Plugin => None,
+        }
+    }
+
+    /// Hooks of a program always run.
+    fn covers(self, hook: &Hook) -> bool {
+        hook.file().is_some_and(|file| match self {
+            Self::Nothing => false,
+            Self::OfProjects => file.origin.project_dir.is_some(),
+            Self::OfFiles => true,
+        })
+    }
 }
 
 impl From<RegisteredHookPriority> for RunOrder {
@@ -61,6 +93,8 @@ pub struct HookListing {
     pub place: Option<String>,
     /// Whose file that is.
     pub layer: Option<HookLayer>,
+    /// The skill or agent with which it comes into force; absent: it always is.
+    pub with: Option<String>,
     /// What it is for, as written; absent: everything.
     pub matcher: Option<String>,
     /// The rule of its `if`.
@@ -98,6 +132,7 @@ pub struct HookListing {
 pub struct Hooks {
     /// Sorted by priority, then registration.
     entries: Vec<Arc<RegisteredHook>>,
+    off: SwitchedOff,
 }
 
 #[derive(Debug)]
@@ -115,7 +150,8 @@ impl RegisteredHook {
     pub fn is_for(&self, payload: &Value, cwd: &Path) -> bool {
         if let Some(file) = self.hook.file() {
             let condition = file.condition.as_ref();
-            return condition.is_none_or(|condition| condition.holds(payload, cwd));
+            return file.matcher.means_call(self.hook.event, payload)
+                && condition.is_none_or(|condition| condition.holds(payload, cwd));
         }
         self.condition
             .as_ref()
@@ -129,7 +165,7 @@ impl RegisteredHook {
         };
         self.hook.event == event
             && match (self.hook.file(), &self.matcher) {
-                (Some(file), _) => file.matcher.matches(event, value),
+                (Some(file), _) => file.matcher.matches(event, value, None),
                 (None, Some(pattern)) => pattern.is_match(value),
                 (None, None) => true,
             }
@@ -144,6 +180,7 @@ impl RegisteredHook {
             handler_type: self.hook.handler_type(),
             place: file.map(|file| file.origin.place.clone()),
             layer: file.map(|file| file.origin.layer),
+            with: None,
             matcher: match file {
                 Some(file) => file.matcher_text.clone(),
                 None => self.hook.matcher.clone(),
@@ -186,9 +223,29 @@ impl Hooks {
         let ParsedHooks {
             origin,
             hooks,
+            switches_off,
             mut warnings,
         } = parsed;
+        if switches_off {
+            let place = origin.place.clone();
+            match SwitchedOff::by(&origin) {
+                Some(off) => {
+                    self.switch_off(off);
+                    let of_project = off == SwitchedOff::OfProjects;
+                    warnings.push(HookWarning::SwitchedOff { place, of_project });
+                }
+                None => warnings.push(HookWarning::NotAsWritten {
+                    place,
+                    at: "disableAllHooks".to_owned(),
+                    reason: "it has no effect: it is for files of the user or of a project"
+                        .to_owned(),
+                }),
+            }
+        }
         for hook in hooks {
+            if self.off.covers(&hook) {
+                continue;
+            }
             let order = RunOrder::File(origin.layer);
             if let Err(error) = self.insert(origin.owner.clone(), order, Arc::new(hook)) {
                 warnings.push(HookWarning::FileRefused {
@@ -207,10 +264,23 @@ impl Hooks {
     /// If they are too many together.
     pub fn merged(&self, others: &Self) -> Result<Self, HookError> {
         let mut all = self.clone();
+        all.switch_off(others.off);
         for other in &others.entries {
+            if all.off.covers(&other.hook) {
+                continue;
+            }
             all.insert(other.plugin_id.clone(), other.order, other.hook.clone())?;
         }
         Ok(all)
+    }
+
+    /// Those of the others that would run beside these: no file has switched
+    /// them off.
+    #[must_use]
+    pub fn admitted(&self, others: &Self) -> Self {
+        let mut admitted = others.clone();
+        admitted.switch_off(self.off);
+        admitted
     }
 
     /// The hooks of some events.
@@ -220,14 +290,24 @@ impl Hooks {
         let entries = entries.filter(|entry| wanted(entry.hook.event));
         Self {
             entries: entries.cloned().collect(),
+            off: self.off,
         }
+    }
+
+    /// From now on, no matter what joins.
+    fn switch_off(&mut self, off: SwitchedOff) {
+        self.off = self.off.max(off);
+        self.entries.retain(|entry| !self.off.covers(&entry.hook));
     }
 
     /// The hooks as they hold in a subagent, whose work ends with the event
     /// `SubagentStop`: those for `Stop` run then.
     #[must_use]
     pub fn for_subagent(&self) -> Self {
-        let mut hooks = Self::new();
+        let mut hooks = Self {
+            off: self.off,
+            ..Self::new()
+        };
         for entry in &self.entries {
             let mut hook = entry.hook.clone();
             if hook.event == HookEventName::Stop {
@@ -271,6 +351,24 @@ impl Hooks {
     /// All hooks, in the order they run; those of one file layer side by side.
     pub fn listings(&self) -> impl Iterator<Item = HookListing> {
         self.entries.iter().map(|entry| entry.listing())
+    }
+
+    /// The files that commands of hook files name by a path and that are there,
+    /// for a session in a directory. Blocks on the file system.
+    pub fn named_files(&self, cwd: &Path, project_dir: &Path) -> BTreeSet<PathBuf> {
+        let handlers = self.entries.iter().filter_map(|entry| entry.hook.file());
+        let files = handlers.flat_map(|handler| handler.named_files(cwd, project_dir));
+        files.collect()
+    }
+
+    /// The files that hooks are written in and that are there. Blocks on the
+    /// file system.
+    pub fn written_in(&self) -> BTreeSet<PathBuf> {
+        let handlers = self.entries.iter().filter_map(|entry| entry.hook.file());
+        let files = handlers.map(|handler| PathBuf::from(&handler.origin.place));
+        files
+            .filter(|path| path.is_absolute() && path.is_file())
+            .collect()
     }
 
     /// The ids of all hooks, in the order they run.
@@ -419,6 +517,27 @@ mod tests {
                 "a/PreToolUse/2"
             ]
         );
+    }
+
+    #[test]
+    fn a_file_that_switches_hooks_off_leaves_those_of_the_program() {
+        let guard = r#"{"hooks": {"PreToolUse": [
+            {"hooks": [{"type": "command", "command": "true"}]}
+        ]}}"#;
+        let parse = |text| crate::file::parse_text(text, &HookOrigin::user("u"));
+        let mut hooks = Hooks::new();
+        add(&mut hooks, "sdk", hook(HookEventName::PreToolUse)).unwrap();
+        assert!(hooks.add_file(parse(guard)).is_empty());
+        assert_eq!(hooks.ids().count(), 2);
+        hooks.add_file(parse(r#"{"disableAllHooks": true}"#));
+        // Whatever joins later, too.
+        hooks.add_file(parse(guard));
+        add(&mut hooks, "late", hook(HookEventName::PreToolUse)).unwrap();
+        let mut others = Hooks::new();
+        others.add_file(parse(guard));
+        let merged = hooks.merged(&others).unwrap();
+        let ids: Vec<_> = merged.ids().collect();
+        assert_eq!(ids, ["sdk/PreToolUse/0", "late/PreToolUse/0"]);
     }
 
     #[test]

@@ -32,6 +32,13 @@ pub enum HookWarning {
         /// Why.
         reason: String,
     },
+    /// Hooks of files do not run because a file says `disableAllHooks`.
+    SwitchedOff {
+        /// The file.
+        place: String,
+        /// Whether it is a project's, which is about the project's hooks alone.
+        of_project: bool,
+    },
     /// Something that was written has no effect, or another one.
     NotAsWritten {
         /// The file.
@@ -50,6 +57,7 @@ impl HookWarning {
             Self::FileRefused { .. } => "hook_file_refused",
             Self::EventQuarantined { .. } => "hook_event_quarantined",
             Self::HandlerQuarantined { .. } => "hook_handler_quarantined",
+            Self::SwitchedOff { .. } => "hooks_switched_off",
             Self::NotAsWritten { .. } => "hook_not_as_written",
         }
     }
@@ -68,6 +76,13 @@ impl fmt::Display for HookWarning {
             } => write!(f, "hooks of {place} for `{event}` do not run: {reason}"),
             Self::HandlerQuarantined { place, at, reason } => {
                 write!(f, "the hook {at} of {place} does not run: {reason}")
+            }
+            Self::SwitchedOff { place, of_project } => {
+                let whose = match of_project {
+                    true => "of the project",
+                    false => "of files, plugins, skills and agents",
+                };
+                write!(f, "`disableAllHooks` of {place}: no hooks {whose} run")
             }
             Self::NotAsWritten { place, at, reason } => {
                 write!(f, "the hook {at} of {place}: {reason}")

@@ -1,8 +1,9 @@
 //! Requests to a server, and what it asks and tells of its own.
 
 use crate::framing::{MessageReader, framed};
-use crate::limits::{KNOWN_FILES, OPEN_REQUESTS, OUTGOING_MESSAGES};
+use crate::limits::{DIAGNOSTIC_CHARS, KNOWN_FILES, OPEN_REQUESTS, OUTGOING_MESSAGES};
 use crate::place;
+use crate::published::Published;
 use halter_exec::supervise::{ProgramInput, ProgramOutput};
 use serde_json::{Value, json};
 use std::collections::HashMap;
@@ -14,17 +15,6 @@ use tokio_util::sync::CancellationToken;
 
 /// Bytes that are handed to a server at a time.
 const PIECE_BYTES: usize = 64 * 1024;
-
-/// What a server last said of a file.
-#[derive(Debug, Clone, Default)]
-pub(crate) struct Published {
-    /// How often it has said something.
-    pub times: u64,
-    /// The version of the file it means, if it says so.
-    pub version: Option<i64>,
-    /// Its diagnostics.
-    pub items: Arc<Vec<Value>>,
-}
 
 /// An answer, or what the server refused with; none if it has gone.
 pub(crate) type Answer = Result<Value, String>;
@@ -227,15 +217,11 @@ impl Connection {
         let Some(path) = place::path_of(uri) else {
             return;
         };
-        let items = params.get("diagnostics").and_then(Value::as_array);
         let mut files = self.published_files();
         if !files.contains_key(&path) && files.len() >= KNOWN_FILES {
             return;
         }
-        let published = files.entry(path).or_default();
-        published.times += 1;
-        published.version = params.get("version").and_then(Value::as_i64);
-        published.items = Arc::new(items.cloned().unwrap_or_default());
+        files.entry(path).or_default().take(params);
         drop(files);
         self.shared.news.notify_waiters();
     }
@@ -257,7 +243,8 @@ fn answer_in(message: &Value) -> Answer {
     match message.get("error") {
         Some(error) => {
             let said = error.get("message").and_then(Value::as_str);
-            Err(said.unwrap_or("without a reason").to_owned())
+            let said = said.unwrap_or("without a reason").chars();
+            Err(said.take(DIAGNOSTIC_CHARS).collect())
         }
         None => Ok(message.get("result").cloned().unwrap_or_default()),
     }

@@ -11,6 +11,7 @@
 //! | [`settings`] | a server as a plugin describes it |
 //! | [`limits`] | every bound |
 //! | `framing`, `connection` | messages, requests and what servers ask |
+//! | `published` | what a server says of a file, as far as a model is shown it |
 //! | `server` | one server: its process, its documents, its diagnostics |
 //! | `servers` | the servers of a session, started when they are needed |
 //! | `tools`, `observer` | what models call, and what edits bring back |
@@ -21,6 +22,7 @@ mod framing;
 pub mod limits;
 mod observer;
 mod place;
+mod published;
 mod server;
 mod servers;
 pub mod settings;

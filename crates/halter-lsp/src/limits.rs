@@ -47,7 +47,7 @@ pub const KNOWN_FILES: usize = 1_024;
 /// Diagnostics of one file that a model is shown.
 pub const SHOWN_DIAGNOSTICS: usize = 40;
 
-/// Characters of the message of one diagnostic.
+/// Characters of the message of one diagnostic, and of a refusal.
 pub const DIAGNOSTIC_CHARS: usize = 400;
 
 /// Places that a model is shown.

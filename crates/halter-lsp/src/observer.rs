@@ -4,7 +4,6 @@ use crate::error::LspError;
 use crate::limits::{EDIT_WAIT, OBSERVED_FILES};
 use crate::servers::LanguageServers;
 use crate::settings::ServerSettings;
-use crate::tools::told;
 use async_trait::async_trait;
 use halter_protocol::encoding::escape_path;
 use halter_tools::{ChangeObserver, ToolContext};
@@ -14,8 +13,8 @@ use std::sync::Arc;
 use tokio::time::Instant;
 
 /// Shows changed files to their language servers. What these say within
-/// [`EDIT_WAIT`] joins the result; a server that is slow, fails or is not there
-/// changes nothing.
+/// [`EDIT_WAIT`] joins the result, and of which files they have said nothing
+/// yet; a server that fails or is not there changes nothing else.
 pub struct DiagnosticsAfterChanges {
     servers: Arc<[ServerSettings]>,
 }
@@ -33,7 +32,7 @@ impl DiagnosticsAfterChanges {
         let said = shown
             .server
             .diagnostics(&shown.path, &shown.document, EDIT_WAIT);
-        Ok(said.await?.map(|said| told(&said)))
+        Ok(said.await?.map(|said| said.told()))
     }
 }
 
@@ -45,18 +44,24 @@ impl ChangeObserver for DiagnosticsAfterChanges {
                 .iter()
                 .any(|server| server.language_of(path).is_some())
         });
+        let known: Vec<&PathBuf> = known.collect();
+        let more = known.len().saturating_sub(OBSERVED_FILES);
         let deadline = Instant::now() + EDIT_WAIT;
-        let looks = known.take(OBSERVED_FILES).map(|path| async move {
+        let looks = known.into_iter().take(OBSERVED_FILES);
+        let looks = looks.map(|path| async move {
             let look = tokio::time::timeout_at(deadline, self.look_at(context, path));
             let said = match look.await {
-                Ok(Ok(said)) => said?,
+                Ok(Ok(Some(said))) => said,
                 Ok(Err(error)) => {
                     tracing::debug!(%error, "no diagnostics after a change");
                     // One that fails at each change is worth knowing of.
                     let known = error.downcast_ref::<LspError>()?;
                     json!({"unavailable": known.to_string()})
                 }
-                Err(_) => return None,
+                Ok(Ok(None)) | Err(_) => {
+                    let seconds = EDIT_WAIT.as_secs();
+                    pending(&format!("nothing was said of it within {seconds} s"))
+                }
             };
             Some((escape_path(path), said))
         });
@@ -64,7 +69,16 @@ impl ChangeObserver for DiagnosticsAfterChanges {
             said = futures::future::join_all(looks) => said,
             () = context.cancel.cancelled() => return None,
         };
-        let said: Map<String, Value> = said.into_iter().flatten().collect();
+        let mut said: Map<String, Value> = said.into_iter().flatten().collect();
+        if more > 0 {
+            let reason = format!("only {OBSERVED_FILES} files of a call are looked at");
+            said.insert(format!("{more} more files"), pending(&reason));
+        }
         (!said.is_empty()).then(|| ("diagnostics".to_owned(), Value::Object(said)))
     }
+}
+
+/// What is not known yet, and how it is found out.
+fn pending(reason: &str) -> Value {
+    json!({"pending": format!("{reason}; ask with `diagnostics`")})
 }

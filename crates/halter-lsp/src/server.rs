@@ -1,15 +1,17 @@
 //! One language server: its process, its documents, what it says of them.
 
-use crate::connection::{Connection, Published};
+use crate::connection::Connection;
 use crate::error::LspError;
-use crate::limits::{OPEN_DOCUMENTS, REQUEST_WAIT, STOP_WAIT};
+use crate::limits::{DIAGNOSTICS_WAIT, OPEN_DOCUMENTS, REQUEST_WAIT, STOP_WAIT};
 use crate::place::{Columns, uri_of};
+use crate::published::Published;
 use crate::settings::ServerSettings;
 use halter_exec::Environment;
 use halter_exec::supervise::{Guard, LastWords, Program, ProgramSettings, Started};
 use indexmap::IndexMap;
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::task::JoinHandle;
@@ -23,6 +25,9 @@ pub(crate) struct LanguageServer {
     connection: Connection,
     columns: Columns,
     documents: Mutex<IndexMap<PathBuf, Document>>,
+    /// The version that a file was last sent in, over all files: one that is
+    /// opened again has none that it had before.
+    last_version: AtomicI64,
     said: LastWords,
     /// Fires when it has ended, or shall.
     ended: CancellationToken,
@@ -37,6 +42,20 @@ pub(crate) struct Document {
     text: Arc<str>,
     /// How often the server had spoken of the file before it was sent this.
     spoken_before: u64,
+    /// How often it may still speak of what the file was before.
+    owed: u64,
+    shown: Instant,
+}
+
+impl Document {
+    /// How often the server may speak, without a version, of what the file was
+    /// before. What did not come for so long does not come any more.
+    fn still_owed(&self) -> u64 {
+        match self.shown.elapsed() < DIAGNOSTICS_WAIT {
+            true => self.owed,
+            false => 0,
+        }
+    }
 }
 
 impl LanguageServer {
@@ -66,6 +85,7 @@ impl LanguageServer {
             name: name.clone(),
             source: Arc::new(source),
         })?;
+        guard.watch(&program);
         let said = program.last_words();
         let ended = CancellationToken::new();
         let uri = uri_of(root).unwrap_or_default();
@@ -77,6 +97,7 @@ impl LanguageServer {
             connection,
             columns: Columns::Utf16,
             documents: Mutex::default(),
+            last_version: AtomicI64::new(0),
             said,
             ended,
             keeper: Mutex::new(Some(keeper)),
@@ -200,7 +221,7 @@ impl LanguageServer {
         let document = match known {
             Some(known) if known.text == text => known,
             Some(known) => {
-                let version = known.version + 1;
+                let version = self.next_version();
                 let params = json!({
                     "textDocument": {"uri": uri, "version": version},
                     "contentChanges": [{"text": &*text}],
@@ -208,22 +229,28 @@ impl LanguageServer {
                 self.notify("textDocument/didChange", params).await?;
                 let saved = json!({"textDocument": {"uri": uri}});
                 self.notify("textDocument/didSave", saved).await?;
+                let spoken = spoken_before.saturating_sub(known.spoken_before);
                 Document {
                     version,
                     text,
                     spoken_before,
+                    owed: (known.still_owed() + 1).saturating_sub(spoken),
+                    shown: Instant::now(),
                 }
             }
             None => {
                 self.make_room().await?;
+                let version = self.next_version();
                 let params = json!({"textDocument": {
-                    "uri": uri, "languageId": language, "version": 1, "text": &*text,
+                    "uri": uri, "languageId": language, "version": version, "text": &*text,
                 }});
                 self.notify("textDocument/didOpen", params).await?;
                 Document {
-                    version: 1,
+                    version,
                     text,
                     spoken_before,
+                    owed: 0,
+                    shown: Instant::now(),
                 }
             }
         };
@@ -253,7 +280,12 @@ impl LanguageServer {
         }
     }
 
-    /// What it says of a file it was shown; none if it says nothing in time.
+    fn next_version(&self) -> i64 {
+        self.last_version.fetch_add(1, Ordering::Relaxed) + 1
+    }
+
+    /// What it says of a file as it was shown; none if it says nothing of that
+    /// in time. What it says of the file as it was before does not count.
     pub async fn diagnostics(
         &self,
         path: &Path,
@@ -261,16 +293,18 @@ impl LanguageServer {
         wait: Duration,
     ) -> Result<Option<Published>, LspError> {
         let fits = |published: &Published| {
-            published.times > document.spoken_before
-                && published
-                    .version
-                    .is_none_or(|version| version >= document.version)
+            let spoken = published.times.saturating_sub(document.spoken_before);
+            match published.version {
+                Some(version) => spoken > 0 && version >= document.version,
+                None => spoken > document.still_owed(),
+            }
         };
-        let published = tokio::time::timeout(wait, self.connection.wait_for(path, fits)).await;
+        let waiting = self.connection.wait_for(path, fits);
+        let published = tokio::time::timeout(wait, waiting).await;
         match published {
             Ok(published) if fits(&published) => Ok(Some(published)),
             Ok(_) => Err(self.gone()),
-            Err(_) => Ok(None),
+            Err(_) => Ok(Some(self.connection.published(path)).filter(fits)),
         }
     }
 

@@ -1,13 +1,12 @@
 //! What models call: `diagnostics`, `definition`, `references`.
 
-use crate::connection::Published;
-use crate::limits::{DIAGNOSTIC_CHARS, DIAGNOSTICS_WAIT, SHOWN_DIAGNOSTICS, SHOWN_PLACES};
+use crate::limits::{DIAGNOSTICS_WAIT, SHOWN_PLACES};
 use crate::place::{character_of, path_of, position, uri_of};
 use crate::servers::{LanguageServers, Shown};
 use crate::settings::ServerSettings;
 use anyhow::{anyhow, bail};
 use async_trait::async_trait;
-use halter_protocol::encoding::{escape_path, unescape_path};
+use halter_protocol::encoding::{escape_path, spelled_path};
 use halter_protocol::{Action, ToolCapabilities, ToolConcurrency, ToolResult};
 use halter_tools::{Tool, ToolContext, TypedTool, typed};
 use schemars::JsonSchema;
@@ -16,7 +15,7 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use std::marker::PhantomData;
 use std::num::NonZeroUsize;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 
 const LOOKS: ToolCapabilities = ToolCapabilities {
@@ -90,7 +89,7 @@ impl<Q: LanguageQuestion> TypedTool for LanguageTool<Q> {
     fn actions(&self, input: &Value) -> Vec<Action> {
         let path = input.get("path").and_then(Value::as_str);
         let reads = path.map(|path| Action::Read {
-            path: spelled(path),
+            path: spelled_path(path),
         });
         reads.into_iter().collect()
     }
@@ -132,10 +131,6 @@ struct Diagnostics;
 struct Definition;
 struct References;
 
-fn spelled(text: &str) -> PathBuf {
-    unescape_path(text).unwrap_or_else(|_| PathBuf::from(text))
-}
-
 #[async_trait]
 impl LanguageQuestion for Diagnostics {
     type Input = DiagnosticsInput;
@@ -151,7 +146,7 @@ impl LanguageQuestion for Diagnostics {
     ) -> anyhow::Result<Value> {
         let session = LanguageServers::of(context)?;
         let shown = session
-            .show(servers, context, &spelled(&input.path))
+            .show(servers, context, &spelled_path(&input.path))
             .await?;
         let said = shown
             .server
@@ -163,7 +158,7 @@ impl LanguageQuestion for Diagnostics {
                 input.path
             );
         };
-        let mut told = told(&said);
+        let mut told = said.told();
         if let Some(fields) = told.as_object_mut() {
             fields.shift_insert(0, "path".to_owned(), json!(input.path));
         }
@@ -171,55 +166,11 @@ impl LanguageQuestion for Diagnostics {
     }
 }
 
-/// Diagnostics as models read them: the worst first, within bounds.
-pub(crate) fn told(published: &Published) -> Value {
-    let mut items: Vec<&Value> = published.items.iter().collect();
-    let number = |item: &Value, name: &str| item.get(name).and_then(Value::as_u64);
-    let start = |item: &Value, name: &str| {
-        item.pointer(&format!("/range/start/{name}"))
-            .and_then(Value::as_u64)
-            .unwrap_or(0)
-    };
-    items.sort_by_key(|item| (number(item, "severity").unwrap_or(1), start(item, "line")));
-    let shown = items.iter().take(SHOWN_DIAGNOSTICS).map(|item| {
-        let severity = match number(item, "severity") {
-            Some(2) => "warning",
-            Some(3) => "information",
-            Some(4) => "hint",
-            _ => "error",
-        };
-        let message = item
-            .get("message")
-            .and_then(Value::as_str)
-            .unwrap_or_default();
-        let message: String = message.chars().take(DIAGNOSTIC_CHARS).collect();
-        let mut entry = json!({
-            "line": start(item, "line") + 1,
-            "severity": severity,
-            "message": message,
-        });
-        let code = item
-            .get("code")
-            .filter(|code| code.is_string() || code.is_number());
-        if let (Some(code), Some(fields)) = (code, entry.as_object_mut()) {
-            fields.insert("code".to_owned(), code.clone());
-        }
-        entry
-    });
-    let shown: Vec<Value> = shown.collect();
-    let left_out = items.len() - shown.len();
-    let mut told = json!({"diagnostics": shown});
-    if let (1.., Some(fields)) = (left_out, told.as_object_mut()) {
-        fields.insert("left_out".to_owned(), json!(left_out));
-    }
-    told
-}
-
 #[async_trait]
 impl LanguageQuestion for Definition {
     type Input = PlaceInput;
     const NAME: &'static str = "definition";
-    const SUMMARY: &'static str = "of a name";
+    const SUMMARY: &'static str = "where a name is defined";
     const DESCRIPTION: &'static str =
         "Tell where the name at a place in a file is defined, as its language server knows.";
 
@@ -241,7 +192,7 @@ impl LanguageQuestion for Definition {
 impl LanguageQuestion for References {
     type Input = PlaceInput;
     const NAME: &'static str = "references";
-    const SUMMARY: &'static str = "to a name";
+    const SUMMARY: &'static str = "where a name is used";
     const DESCRIPTION: &'static str = "List every place that uses the name at a place in a file, \
         its definition included, as its language server knows.";
 
@@ -270,7 +221,7 @@ async fn ask_about(
 ) -> anyhow::Result<(Shown, Value)> {
     let session = LanguageServers::of(context)?;
     let shown = session
-        .show(servers, context, &spelled(&place.path))
+        .show(servers, context, &spelled_path(&place.path))
         .await?;
     let line = place.line.get();
     let Some(content) = shown.text.lines().nth(line - 1) else {
@@ -316,8 +267,8 @@ fn places(directory: &Path, answer: &Value) -> Value {
         };
         let path = path_of(uri)?;
         let shown = path.strip_prefix(&root).unwrap_or(&path);
-        let line = number("line")? + 1;
-        let column = number("character")? + 1;
+        let line = number("line")?.saturating_add(1);
+        let column = number("character")?.saturating_add(1);
         Some(json!({"path": shown_path(shown), "line": line, "column": column}))
     };
     let shown: Vec<Value> = found.iter().filter_map(place).take(SHOWN_PLACES).collect();
@@ -336,30 +287,6 @@ fn shown_path(path: &Path) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn item(line: u64, severity: u64, message: &str) -> Value {
-        json!({"range": {"start": {"line": line, "character": 0}}, "severity": severity, "message": message})
-    }
-
-    #[test]
-    fn the_worst_comes_first_and_no_more_than_fits() {
-        let mut items = vec![item(5, 2, "unused"); SHOWN_DIAGNOSTICS];
-        items.push(item(9, 1, &"x".repeat(DIAGNOSTIC_CHARS + 1)));
-        let published = Published {
-            items: Arc::new(items),
-            ..Published::default()
-        };
-        let told = told(&published);
-        let shown = told["diagnostics"].as_array().unwrap();
-        assert_eq!(shown.len(), SHOWN_DIAGNOSTICS);
-        assert_eq!(shown[0]["severity"], "error");
-        assert_eq!(shown[0]["line"], 10);
-        assert_eq!(
-            shown[0]["message"].as_str().unwrap().len(),
-            DIAGNOSTIC_CHARS
-        );
-        assert_eq!(told["left_out"], 1);
-    }
 
     #[test]
     fn so_many_places_are_shown_and_no_more() {

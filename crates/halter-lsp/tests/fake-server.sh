@@ -1,6 +1,10 @@
 #!/bin/sh
 # A language server in a few lines, for tests. $1 says how it behaves:
 #   good      answers, and finds an error in every file that says "broken"
+#   late      says without a version what it found: nothing of a file that it is
+#             shown first, of a changed one what was wrong before, and what is
+#             now when it is asked for references
+#   old       as good, but all it says is of the version 1
 #   quiet     answers, and says nothing of files
 #   hanging   reads and never answers
 #   crashing  says why and ends at once
@@ -44,7 +48,13 @@ while :; do
       say "{\"jsonrpc\":\"2.0\",\"id\":$id,\"result\":{\"capabilities\":{\"positionEncoding\":\"utf-8\"}}}" ;;
     *'"method":"textDocument/didOpen"'* | *'"method":"textDocument/didChange"'*)
       case $kind in quiet | clinging) continue ;; esac
+      if [ "$kind" = late ]; then
+        case $body in *didOpen*) continue ;; esac
+        say "{\"jsonrpc\":\"2.0\",\"method\":\"textDocument/publishDiagnostics\",\"params\":{\"uri\":\"$uri\",\"diagnostics\":[{$at,\"message\":\"it was broken\"}]}}"
+        continue
+      fi
       version=$(field version)
+      [ "$kind" = old ] && version=1
       found=
       case $body in *broken*) found="{$at,\"severity\":1,\"message\":\"it is broken\",\"code\":\"E1\"}" ;; esac
       say "{\"jsonrpc\":\"2.0\",\"method\":\"textDocument/publishDiagnostics\",\"params\":{\"uri\":\"$uri\",\"version\":$version,\"diagnostics\":[$found]}}" ;;
@@ -52,6 +62,7 @@ while :; do
     *'"method":"textDocument/definition"'*)
       say "{\"jsonrpc\":\"2.0\",\"id\":$id,\"result\":{\"uri\":\"$uri\",$at}}" ;;
     *'"method":"textDocument/references"'*)
+      [ "$kind" = late ] && say "{\"jsonrpc\":\"2.0\",\"method\":\"textDocument/publishDiagnostics\",\"params\":{\"uri\":\"$uri\",\"diagnostics\":[]}}"
       say "{\"jsonrpc\":\"2.0\",\"id\":$id,\"result\":[{\"uri\":\"$uri\",$at},{\"uri\":\"$uri\",$at}]}" ;;
     *'"method":"shutdown"'*) [ "$kind" = stubborn ] || say "{\"jsonrpc\":\"2.0\",\"id\":$id,\"result\":null}" ;;
     *'"method":"exit"'*) [ "$kind" = stubborn ] || exit 0 ;;

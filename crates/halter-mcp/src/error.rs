@@ -2,6 +2,7 @@
 
 use crate::limits::SERVER_NAME_BYTES;
 use crate::names::ServerName;
+use std::path::PathBuf;
 use std::time::Duration;
 
 /// A server that cannot be used, and why.
@@ -85,11 +86,16 @@ pub enum McpError {
         words: String,
     },
     /// It ended while it was used.
-    #[error("MCP server `{server}` ended{}", last_words(.words))]
+    #[error(
+        "MCP server `{server}` was disconnected: {}{}",
+        .reason.as_deref().unwrap_or("it ended"), last_words(.words)
+    )]
     Ended {
         /// The server.
         server: ServerName,
-        /// The end of what it wrote to standard error, or why it was ended.
+        /// Why it was ended; none where it ended by itself.
+        reason: Option<String>,
+        /// The end of what it wrote to standard error.
         words: String,
     },
     /// It is not running, and will not be.
@@ -97,6 +103,27 @@ pub enum McpError {
     Stopped {
         /// The server.
         server: ServerName,
+    },
+    /// It cannot be used for sessions in a directory.
+    #[error("MCP server `{server}` cannot be used in {}: {reason}", .directory.display())]
+    Elsewhere {
+        /// The server.
+        server: ServerName,
+        /// The directory.
+        directory: PathBuf,
+        /// Why.
+        reason: String,
+    },
+    /// A tool is not the one that was approved.
+    #[error(
+        "the tool `{}` of MCP server `{server}` has changed since it was approved, and was not \
+         called; call it again", shown_name(.tool)
+    )]
+    Changed {
+        /// The server.
+        server: ServerName,
+        /// The tool, as the server names it.
+        tool: String,
     },
     /// A call took too long.
     #[error(
@@ -200,6 +227,8 @@ impl McpError {
             Self::StartDeadline { .. } => "mcp_start_deadline",
             Self::Ended { .. } => "mcp_ended",
             Self::Stopped { .. } => "mcp_stopped",
+            Self::Elsewhere { .. } => "mcp_elsewhere",
+            Self::Changed { .. } => "mcp_changed",
             Self::CallDeadline { .. } => "mcp_call_deadline",
             Self::Refused { .. } => "mcp_refused",
             Self::Answer { .. } => "mcp_answer",

@@ -12,8 +12,11 @@
 //! | [`servers`] | all servers of a harness |
 //! | [`http`] | servers that are reached over HTTP |
 //! | [`auth`] | logging in to them |
+//! | [`instances`] | servers that run once more, for sessions in other directories |
 //! | [`managed`] | one server that is kept running |
+//! | `learning` | what it has, and when it is asked again |
 //! | [`tool`] | a tool of a server as a tool of a session |
+//! | `draft` | schemas of older drafts of JSON Schema |
 //! | [`host`] | what a server may ask of whoever uses it |
 //! | [`resources`] | resources of servers, and the tools that read them |
 //! | [`prompts`] | prompts of servers |
@@ -24,9 +27,12 @@
 
 pub mod auth;
 mod client;
+mod draft;
 pub mod error;
 pub mod host;
 pub mod http;
+pub mod instances;
+mod learning;
 pub mod limits;
 pub mod managed;
 pub mod names;
@@ -44,10 +50,11 @@ pub use error::McpError;
 pub use halter_exec::supervise;
 pub use host::{Host, WorkingDirectories};
 pub use http::{HttpSettings, HttpTransport};
+pub use instances::{AnyDirectory, PlacedProgram};
 pub use managed::{ServerState, ServerStatus};
 pub use names::{ServerName, tool_name};
 pub use prompts::{OfferedPrompt, PromptArgument};
-pub use servers::{McpServers, ServerEvents};
+pub use servers::{McpServers, Nobody, ServerEvents};
 pub use settings::{Connection, ServerSettings, ToolFilter};
 pub use supervise::ProgramSettings;
 pub use tool::OfferedTool;

@@ -76,11 +76,15 @@ pub const STRAY_LINES: usize = 1000;
 pub const FLOOD_MESSAGES: u32 = 20_000;
 
 /// The time that messages are counted in.
-pub const FLOOD_WINDOW: Duration = Duration::from_secs(1);
+pub const FLOOD_WINDOW: Duration = Duration::from_secs(5);
 
 /// How long a server has to start and say what it has, unless its settings say
 /// otherwise.
 pub const START_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// How long a server has to answer the question for the newest revision, or a
+/// third of its start if that is less; then an older revision is spoken.
+pub const PROBE_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// How long a harness waits for its servers before its first session. Tools of
 /// those that take longer join later.
@@ -93,8 +97,20 @@ pub const CALL_TIMEOUT: Duration = Duration::from_secs(60);
 /// The longest a call may take, whatever progress is made.
 pub const CALL_TIMEOUT_MAX: Duration = Duration::from_secs(60 * 60);
 
+/// Servers of a harness that run once more, for sessions in other directories.
+/// For another one the one that was called longest ago is ended.
+pub const INSTANCES_ELSEWHERE: usize = 16;
+
 /// Tools that one server may have; it has none of the others.
 pub const TOOLS_PER_SERVER: usize = 1000;
+
+/// The pause before a server that says again that its tools have changed is
+/// asked for them again. It doubles each time.
+pub const LIST_CHANGE_PAUSE: Duration = Duration::from_millis(100);
+
+/// The longest such pause. A server that says nothing for so long has its
+/// changes learnt at once again.
+pub const LIST_CHANGE_PAUSE_MAX: Duration = Duration::from_secs(10);
 
 /// Pages of one list that a server is asked for.
 pub const LIST_PAGES: usize = 200;
@@ -130,6 +146,10 @@ pub const SCHEMA_BYTES: usize = 64 * 1024;
 /// How deep the schema of a tool may be nested. A tool with a deeper one is
 /// left out.
 pub const SCHEMA_DEPTH: usize = 32;
+
+/// Bytes of the name of a property of a tool, as Anthropic takes them. A longer
+/// one is cut.
+pub const PROPERTY_NAME_BYTES: usize = 64;
 
 /// Bytes of text in one result that a model is shown; the rest is cut.
 pub const RESULT_TEXT_BYTES: usize = 256 * 1024;
@@ -178,6 +198,10 @@ pub const EVENT_READ_TIMEOUT: Duration = Duration::from_secs(300);
 /// How long a server may take to begin its answer, where no call waits for it:
 /// to open an event stream, or to take a message.
 pub const HTTP_ANSWER_WAIT: Duration = Duration::from_secs(30);
+
+/// How long the first call of a session waits for the event stream on which a
+/// server may ask something meanwhile. Some say nothing of it before they ask.
+pub const FIRST_STREAM_WAIT: Duration = Duration::from_secs(2);
 
 /// Bytes of the body of an HTTP error that are read.
 pub const HTTP_ERROR_BYTES: usize = 64 * 1024;

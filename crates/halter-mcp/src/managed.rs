@@ -2,19 +2,18 @@
 //! when it ends, asked anew when it says that its tools have changed.
 
 use crate::auth::worth_trying;
-use crate::client::{CallOrders, Link, Running};
-use crate::error::McpError;
+use crate::client::{CallOrders, Greeting, Link, Running};
+use crate::error::{McpError, shown_name};
 use crate::host::Host;
 use crate::http::HttpFailure;
+use crate::instances::{Instances, not_usable, other_directory};
 use crate::names::ServerName;
 use crate::servers::ServerEvents;
 use crate::settings::{Connection, ServerSettings};
 use crate::supervise::{Backoff, Guard};
-use crate::tool::{OfferedTool, ServerTool};
-use halter_tools::Tool;
+use crate::tool::OfferedTool;
 use rmcp::model::{CallToolResult, JsonObject};
-use std::collections::BTreeSet;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 use tokio::sync::watch;
 use tokio::time::Instant;
@@ -63,12 +62,15 @@ pub struct ServerStatus {
 
 /// A server that is kept running.
 pub(crate) struct ManagedServer {
-    settings: ServerSettings,
+    pub(crate) settings: ServerSettings,
     host: Arc<dyn Host>,
     guard: Arc<Guard>,
-    events: Arc<dyn ServerEvents>,
+    pub(crate) events: Arc<dyn ServerEvents>,
     link: Mutex<Option<Link>>,
-    status: watch::Sender<ServerStatus>,
+    pub(crate) status: watch::Sender<ServerStatus>,
+    /// Where it is found in other directories. They end with the harness,
+    /// whoever still holds a tool.
+    instances: Weak<Instances>,
 }
 
 /// Why a connection is not used any more.
@@ -83,6 +85,7 @@ impl ManagedServer {
         host: Arc<dyn Host>,
         guard: Arc<Guard>,
         events: Arc<dyn ServerEvents>,
+        instances: Weak<Instances>,
     ) -> Self {
         let status = ServerStatus {
             name: settings.name.clone(),
@@ -103,6 +106,7 @@ impl ManagedServer {
             events,
             link: Mutex::default(),
             status: watch::Sender::new(status),
+            instances,
         }
     }
 
@@ -132,9 +136,10 @@ impl ManagedServer {
     /// Keeps it running until it is stopped or fails too often.
     pub(crate) async fn run(self: Arc<Self>, stop: CancellationToken) {
         let mut backoff = Backoff::default();
+        let mut greeting = Greeting::default();
         loop {
             let begun = tokio::select! {
-                begun = self.begin() => begun,
+                begun = self.begin(&mut greeting) => begun,
                 () = stop.cancelled() => break,
             };
             let (error, usable) = match begun {
@@ -142,12 +147,12 @@ impl ManagedServer {
                     let ready = Instant::now();
                     let end = self.serve(&running, &stop).await;
                     self.set_link(None);
-                    let words = running.close().await;
+                    let closed = running.close().await;
                     match end {
                         End::Stopped => break,
                         End::Ended => {
                             let server = self.settings.name.clone();
-                            (McpError::Ended { server, words }, ready.elapsed())
+                            (closed.error(server), ready.elapsed())
                         }
                     }
                 }
@@ -178,9 +183,9 @@ impl ManagedServer {
     }
 
     /// Connects, and learns what it has.
-    async fn begin(self: &Arc<Self>) -> Result<Running, McpError> {
+    async fn begin(self: &Arc<Self>, greeting: &mut Greeting) -> Result<Running, McpError> {
         let until = Instant::now() + self.settings.start_timeout;
-        let running = Running::connect(&self.settings, &self.host, &self.guard).await?;
+        let running = Running::connect(&self.settings, &self.host, &self.guard, greeting).await?;
         let left = until.saturating_duration_since(Instant::now());
         match tokio::time::timeout(left, self.learn(running.link())).await {
             Ok(Ok(())) => {
@@ -189,14 +194,14 @@ impl ManagedServer {
                 Ok(running)
             }
             Ok(Err(error)) => {
-                let words = running.close().await;
+                let closed = running.close().await;
                 Err(match error {
-                    McpError::Ended { server, .. } => McpError::Ended { server, words },
+                    McpError::Ended { server, .. } => closed.error(server),
                     other => other,
                 })
             }
             Err(_) => {
-                let words = running.close().await;
+                let words = running.close().await.words;
                 Err(McpError::StartDeadline {
                     server: self.settings.name.clone(),
                     step: "it did not say which tools it has",
@@ -207,92 +212,84 @@ impl ManagedServer {
         }
     }
 
-    /// Asks it what it has, and tells whoever wants to know.
-    async fn learn(self: &Arc<Self>, link: &Link) -> Result<(), McpError> {
-        let listed = link.list_tools(self.settings.start_timeout).await?;
-        let mut problems = listed.problems;
-        let mut names = BTreeSet::new();
-        let mut offered = Vec::new();
-        for tool in &listed.items {
-            if !self.settings.tools.has(&tool.name) {
-                continue;
-            }
-            match OfferedTool::new(&self.settings.name, tool) {
-                Ok(tool) if !names.insert(tool.own_name.clone()) => {
-                    let name = tool.own_name.escape_debug();
-                    problems.push(format!("it has more than one tool `{name}`"));
-                }
-                Ok(tool) => offered.push(tool),
-                Err(reason) => {
-                    let name = tool.name.escape_debug();
-                    problems.push(format!("its tool `{name}` is left out: {reason}"));
-                }
-            }
-        }
-        for problem in &problems {
-            tracing::warn!(server = %self.settings.name, problem, "an MCP server's tools");
-        }
-        let tools = self.tools_of(&offered, link.instructions());
-        self.status.send_modify(|status| {
-            let info = &link.info;
-            status.implementation = info.server_info.as_ref().map(|it| {
-                let name = crate::text::plain(&it.name);
-                format!("{name} {}", crate::text::plain(&it.version))
-            });
-            status.revision = Some(info.protocol_version.to_string());
-            status.has_resources = info.capabilities.resources.is_some();
-            status.has_prompts = info.capabilities.prompts.is_some();
-            status.tools = offered;
-            status.problems = problems;
-        });
-        self.events.tools(&self.settings.name, tools);
-        Ok(())
-    }
-
-    fn tools_of(
-        self: &Arc<Self>,
-        offered: &[OfferedTool],
-        instructions: Option<Arc<str>>,
-    ) -> Vec<Arc<dyn Tool>> {
-        let tools = offered.iter().map(|offered| {
-            let tool = ServerTool {
-                server: Arc::clone(self),
-                offered: offered.clone(),
-                instructions: instructions.clone(),
-            };
-            Arc::new(tool) as Arc<dyn Tool>
-        });
-        tools.collect()
-    }
-
-    /// Waits for the end of a connection, and learns anew what has changed.
+    /// Waits for the end of a connection, and learns meanwhile what changes.
     async fn serve(self: &Arc<Self>, running: &Running, stop: &CancellationToken) -> End {
-        let link = running.link();
-        let mut changes = std::pin::pin!(link.hear_of_changes());
-        loop {
-            tokio::select! {
-                () = &mut changes => {}
-                () = stop.cancelled() => return End::Stopped,
-                () = running.ended() => return End::Ended,
-                () = link.client.tools_changed.notified() => {
-                    if let Err(error) = self.learn(link).await {
-                        tracing::warn!(%error, "the tools of an MCP server are as they were");
-                    }
-                }
-            }
+        tokio::select! {
+            () = stop.cancelled() => End::Stopped,
+            () = running.ended() => End::Ended,
+            never = self.follow_changes(running.link()) => match never {},
         }
     }
 
-    /// Calls a tool, once the server is ready.
+    /// Calls a tool, once the server is ready: where the session works, if it
+    /// can run there.
     pub(crate) async fn call_tool(
         &self,
         tool: &OfferedTool,
         arguments: JsonObject,
         orders: &CallOrders,
     ) -> Result<CallToolResult, McpError> {
-        let link = self.ready_link(orders).await?;
+        let other = match (&self.settings.any_directory, &orders.caller) {
+            (Some(any), Some(session)) => {
+                let directory = other_directory(&self.settings, session).await;
+                directory.map(|directory| (any, directory))
+            }
+            _ => None,
+        };
+        let Some((any, directory)) = other else {
+            let link = self.ready_link(orders).await?;
+            return self.call_at(&link, tool, arguments, orders).await;
+        };
+        let name = self.name();
+        let stopped = || McpError::Stopped {
+            server: name.clone(),
+        };
+        let instances = self.instances.upgrade().ok_or_else(stopped)?;
+        let found = instances.get(&self.settings, &**any, &directory).await;
+        drop(instances);
+        let here = found?;
+        let link = here.server.ready_link(orders).await;
+        let link = link.map_err(|error| match error {
+            McpError::Cancelled { .. } | McpError::Stopped { .. } => error,
+            error => not_usable(name, &directory, error.to_string()),
+        })?;
+        let called = here.server.call_at(&link, tool, arguments, orders).await;
+        called.map_err(|error| match error {
+            McpError::Changed { .. } => {
+                let own = shown_name(&tool.own_name);
+                let reason = format!(
+                    "its tool `{own}` is another one there than the one that was approved; \
+                     name a `cwd` in its table to have one server for all directories"
+                );
+                not_usable(name, &directory, reason)
+            }
+            error => error,
+        })
+    }
+
+    /// Calls a tool that is still the one that was approved: the server may
+    /// have been started again, or have changed it meanwhile.
+    async fn call_at(
+        &self,
+        link: &Link,
+        tool: &OfferedTool,
+        arguments: JsonObject,
+        orders: &CallOrders,
+    ) -> Result<CallToolResult, McpError> {
+        let approved = {
+            let status = self.status.borrow();
+            let mut tools = status.tools.iter();
+            let now = tools.find(|it| it.own_name == tool.own_name);
+            now.is_some_and(|now| now.definition.digest == tool.definition.digest)
+        };
+        if !approved {
+            return Err(McpError::Changed {
+                server: self.settings.name.clone(),
+                tool: tool.own_name.clone(),
+            });
+        }
         let called = link.call_tool(&tool.own_name, arguments, orders).await;
-        self.with_last_words(&link, called).await
+        self.with_last_words(link, called).await
     }
 
     /// An answer; for a server that has ended, with its last words, which are
@@ -321,7 +318,14 @@ impl ManagedServer {
         if let Some(link) = self.link() {
             return Ok(link);
         }
-        let waiting = tokio::time::timeout(self.settings.start_timeout, self.settled());
+        let mut status = self.status.subscribe();
+        // One that was disconnected counts as ready until it has been collected.
+        let known = |status: &ServerStatus| {
+            let hopeless = matches!(status.state, ServerState::Failed(_) | ServerState::Stopped);
+            hopeless || self.link().is_some()
+        };
+        let waiting = status.wait_for(known);
+        let waiting = tokio::time::timeout(self.settings.start_timeout, waiting);
         tokio::select! {
             _ = waiting => {}
             () = orders.cancel.cancelled() => {
@@ -337,7 +341,8 @@ impl ManagedServer {
                 after: self.settings.start_timeout,
                 words: String::new(),
             }),
-            (None, _) => Err(McpError::Stopped {
+            (None, ServerState::Ready) => Err(self.gone()),
+            (None, ServerState::Stopped) => Err(McpError::Stopped {
                 server: self.settings.name.clone(),
             }),
         }
@@ -351,10 +356,16 @@ impl ManagedServer {
         let state = told.ok().and_then(Result::ok).map(|it| it.state.clone());
         match state {
             Some(ServerState::Restarting(error) | ServerState::Failed(error)) => error,
-            _ => McpError::Ended {
-                server: self.settings.name.clone(),
-                words: String::new(),
-            },
+            _ => self.gone(),
+        }
+    }
+
+    /// That it ended, where no more is known.
+    fn gone(&self) -> McpError {
+        McpError::Ended {
+            server: self.settings.name.clone(),
+            reason: None,
+            words: String::new(),
         }
     }
 

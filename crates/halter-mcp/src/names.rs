@@ -5,6 +5,7 @@
 
 use crate::error::McpError;
 use crate::limits::{SERVER_NAME_BYTES, TOOL_NAME_BYTES};
+use halter_protocol::public_tools::public_server_name;
 use sha2::{Digest, Sha256};
 use std::fmt;
 
@@ -44,6 +45,16 @@ impl ServerName {
             true => Ok(Self(name)),
             false => Err(McpError::InvalidName { name }),
         }
+    }
+
+    /// The name of a server that a file calls so, in whatever characters.
+    ///
+    /// # Errors
+    /// If it cannot be made into one.
+    pub fn public(name: &str) -> Result<Self, McpError> {
+        Self::new(public_server_name(name)).map_err(|_| McpError::InvalidName {
+            name: name.to_owned(),
+        })
     }
 
     /// The name.
@@ -110,6 +121,24 @@ mod tests {
         let long = format!("{longest}s");
         for bad in ["", "a__b", "_a", "a_", "a b", "ä", "a/b", &long] {
             let error = ServerName::new(bad).unwrap_err();
+            assert_eq!(error.code(), "mcp_invalid_name", "{bad}");
+        }
+    }
+
+    #[test]
+    fn what_a_file_calls_a_server_becomes_its_name() {
+        for (written, name) in [
+            ("git", "git"),
+            ("acme.docs-core", "acme_docs-core"),
+            ("@acme/files", "acme_files"),
+            ("My  Server (2)", "My_Server_2"),
+            ("a_.b", "a_b"),
+        ] {
+            assert_eq!(ServerName::public(written).unwrap().as_str(), name);
+        }
+        let long = "x.".repeat(SERVER_NAME_BYTES);
+        for bad in ["", ".", "a__b", "_a", "ä", "a\u{1b}b", &long] {
+            let error = ServerName::public(bad).unwrap_err();
             assert_eq!(error.code(), "mcp_invalid_name", "{bad}");
         }
     }

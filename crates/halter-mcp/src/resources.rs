@@ -55,7 +55,7 @@ pub(crate) fn named<'a>(
     servers: &'a ServerTable,
     name: &str,
 ) -> Result<&'a Arc<ManagedServer>, McpError> {
-    let server = ServerName::new(name).ok();
+    let server = ServerName::public(name).ok();
     let server = server.and_then(|name| servers.get(&name));
     server.ok_or_else(|| McpError::NoServer {
         name: name.to_owned(),
@@ -149,6 +149,7 @@ fn orders_of(context: ToolContext, tool: &'static str) -> CallOrders {
         cancel: context.cancel.clone(),
         output: Arc::new(move |text| output.emit_output(tool, text)),
         caller: Some(context),
+        asked: Arc::default(),
     }
 }
 

@@ -1,27 +1,56 @@
 //! What a server answered, as a session keeps it.
 
-use crate::limits::RESULT_TEXT_BYTES;
+use crate::limits::{QUOTED_BYTES, RESULT_TEXT_BYTES};
+use crate::text::{plain, shortened};
 use crate::tool::OfferedTool;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use halter_protocol::{ContentPart, ToolError, ToolErrorCode, ToolResult};
+use halter_tools::SchemaCheck;
 use rmcp::model::{CallToolResult, ContentBlock, ResourceContents};
 use serde_json::Value;
 
-/// The result of a call; an error, if the server says it is one.
-pub(crate) fn converted(tool: &OfferedTool, result: CallToolResult) -> anyhow::Result<ToolResult> {
+/// The result of a call; an error, if the server says it is one. `check` is
+/// what the server has said of its results.
+pub(crate) fn converted(
+    tool: &OfferedTool,
+    check: Option<&SchemaCheck>,
+    result: CallToolResult,
+) -> anyhow::Result<ToolResult> {
     let failed = result.is_error == Some(true);
     let (parts, structured) = (parts_of(&result.content), result.structured_content);
+    let note = structured.as_ref().and_then(|value| misfit(check?, value));
     let converted = joined(parts, structured);
     if failed {
-        let text = converted.to_model_text();
+        let mut text = converted.to_model_text();
+        // Services take text only with an error.
+        if converted.attachments().next().is_some() {
+            text.push_str("\n[images and documents are not shown with an error]");
+        }
         let text = match text.as_str() {
             "" => format!("the tool `{}` failed and did not say why", tool.own_name),
             text => text.to_owned(),
         };
         return Err(ToolError::new(ToolErrorCode::Failed, text).into());
     }
-    Ok(converted)
+    Ok(match (note, converted) {
+        (None, converted) => converted,
+        (Some(note), ToolResult::Parts { mut parts }) => {
+            parts.push(ContentPart::text(note));
+            ToolResult::parts(parts)
+        }
+        (Some(note), other) => {
+            ToolResult::parts([other.to_model_text(), note].map(ContentPart::text))
+        }
+    })
+}
+
+/// In what structured data is not as the server has said, for a model to read.
+fn misfit(check: &SchemaCheck, value: &Value) -> Option<String> {
+    let problems = check.problems(value);
+    let problems = shortened(&plain(&problems.join("; ")), QUOTED_BYTES);
+    let note = format!("[the data is not as the server describes it: {problems}]");
+    (!problems.is_empty()).then_some(note)
 }
 
 /// Parts and structured data in one. Servers repeat the data as text for
@@ -122,11 +151,37 @@ mod tests {
     use serde_json::json;
 
     fn result(answer: Value) -> Result<ToolResult, ToolError> {
-        let tool = json!({"name": "t", "inputSchema": {}});
+        let output = json!({"type": "object", "properties": {"n": {"type": "integer"}}});
+        let tool = json!({"name": "t", "inputSchema": {}, "outputSchema": output});
         let tool = serde_json::from_value(tool).unwrap();
         let tool = OfferedTool::new(&crate::ServerName::new("x").unwrap(), &tool).unwrap();
         let answer = serde_json::from_value(answer).unwrap();
-        converted(&tool, answer).map_err(|error| error.downcast().unwrap())
+        let converted = converted(&tool, tool.result_check().as_ref(), answer);
+        converted.map_err(|error| error.downcast().unwrap())
+    }
+
+    #[test]
+    fn data_that_is_not_as_the_server_described_it_is_kept_and_named() {
+        let alone = json!({"content": [], "structuredContent": {"n": "1"}});
+        let text = |text: &str| json!([{"type": "text", "text": text}]);
+        let beside = json!({"content": text("one"), "structuredContent": {"n": "1"}});
+        for (answer, before) in [
+            (alone, vec![r#"{"n":"1"}"#]),
+            (beside, vec!["one", r#"{"n":"1"}"#]),
+        ] {
+            let ToolResult::Parts { parts } = result(answer).unwrap() else {
+                panic!("no parts");
+            };
+            let texts: Vec<_> = parts.iter().map(ContentPart::describe).collect();
+            let (note, others) = texts.split_last().unwrap();
+            assert_eq!(others, before);
+            let said = "[the data is not as the server describes it: `n`";
+            assert!(note.starts_with(said), "{note}");
+        }
+        // What failed has its reason.
+        let failed =
+            json!({"content": text("no"), "structuredContent": {"n": "1"}, "isError": true});
+        assert!(!result(failed).unwrap_err().message.contains("describes"));
     }
 
     #[test]

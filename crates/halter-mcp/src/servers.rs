@@ -2,10 +2,13 @@
 
 use crate::error::McpError;
 use crate::host::Host;
+use crate::instances::Instances;
 use crate::managed::{ManagedServer, ServerState, ServerStatus};
 use crate::names::ServerName;
 use crate::settings::ServerSettings;
 use crate::supervise::Guard;
+use futures::StreamExt as _;
+use futures::stream::FuturesUnordered;
 use halter_exec::ExecError;
 use halter_tools::Tool;
 use indexmap::IndexMap;
@@ -21,6 +24,16 @@ pub trait ServerEvents: Send + Sync {
 
     /// A server is otherwise than it was.
     fn state(&self, status: &ServerStatus);
+}
+
+/// Hears of nothing.
+#[derive(Debug)]
+pub struct Nobody;
+
+impl ServerEvents for Nobody {
+    fn tools(&self, _: &ServerName, _: Vec<Arc<dyn Tool>>) {}
+
+    fn state(&self, _: &ServerStatus) {}
 }
 
 /// Servers that are kept running until [`shutdown`](Self::shutdown), or until
@@ -39,6 +52,8 @@ struct Tasks {
     stop: CancellationToken,
     running: TaskTracker,
     handles: Vec<tokio_util::task::AbortOnDropHandle<()>>,
+    /// Those in other directories, which end with this.
+    instances: Arc<Instances>,
 }
 
 impl McpServers {
@@ -55,6 +70,12 @@ impl McpServers {
         let guard = Arc::new(Guard::start()?);
         let stop = CancellationToken::new();
         let running = TaskTracker::new();
+        let instances = Arc::new(Instances {
+            guard: Arc::clone(&guard),
+            stop: stop.clone(),
+            running: running.clone(),
+            started: Default::default(),
+        });
         let mut servers = IndexMap::new();
         let mut handles = Vec::new();
         for settings in settings {
@@ -64,6 +85,7 @@ impl McpServers {
                 Arc::clone(&host),
                 Arc::clone(&guard),
                 Arc::clone(&events),
+                Arc::downgrade(&instances),
             ));
             let task = running.spawn(Arc::clone(&server).run(stop.child_token()));
             handles.push(tokio_util::task::AbortOnDropHandle::new(task));
@@ -76,6 +98,7 @@ impl McpServers {
                 stop,
                 running,
                 handles,
+                instances,
             })),
             _guard: guard,
         })
@@ -93,22 +116,27 @@ impl McpServers {
         futures::future::join_all(all).await;
     }
 
-    /// Returns when each required server is ready, or one has failed to start.
+    /// Returns when each required server is ready, or as soon as one has failed
+    /// to start.
     ///
     /// # Errors
     /// The error of the first that failed, with its last words.
     pub async fn required_ready(&self) -> Result<(), McpError> {
-        for server in self.servers.values() {
-            if !server.status().required {
-                continue;
-            }
-            server.started().await;
-            match server.status().state {
+        let required = self.servers.values().filter(|it| it.status().required);
+        let mut starts: FuturesUnordered<_> = required
+            .map(|server| async move {
+                server.started().await;
+                server.status()
+            })
+            .collect();
+        while let Some(status) = starts.next().await {
+            match status.state {
                 ServerState::Ready => {}
                 ServerState::Failed(error) | ServerState::Restarting(error) => return Err(error),
                 ServerState::Starting | ServerState::Stopped => {
-                    let server = server.status().name;
-                    return Err(McpError::Stopped { server });
+                    return Err(McpError::Stopped {
+                        server: status.name,
+                    });
                 }
             }
         }
@@ -130,7 +158,7 @@ impl McpServers {
         if let Some(tasks) = tasks {
             tasks.stop.cancel();
             tasks.running.wait().await;
-            drop(tasks.handles);
+            drop((tasks.handles, tasks.instances));
         }
     }
 }

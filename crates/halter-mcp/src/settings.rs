@@ -1,9 +1,11 @@
 //! How a server is started, and what may be done with it.
 
 use crate::http::HttpSettings;
+use crate::instances::AnyDirectory;
 use crate::limits::{CALL_TIMEOUT, HTTP_CALL_TIMEOUT, START_TIMEOUT};
 use crate::names::ServerName;
 use crate::supervise::ProgramSettings;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// One server.
@@ -24,6 +26,9 @@ pub struct ServerSettings {
     /// Whether it may have models of a session answer, at that session's
     /// expense.
     pub sampling: bool,
+    /// Has it run once more for each other directory that sessions work in;
+    /// absent: one serves all.
+    pub any_directory: Option<Arc<dyn AnyDirectory>>,
 }
 
 /// How a server is reached.
@@ -64,6 +69,7 @@ impl ServerSettings {
             required: false,
             tools: ToolFilter::default(),
             sampling: false,
+            any_directory: None,
         }
     }
 

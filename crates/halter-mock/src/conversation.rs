@@ -4,6 +4,9 @@
 use crate::fields;
 use serde_json::Value;
 
+/// The tool that carries calls of tools which only results describe.
+pub(crate) const CARRIER: &str = "call_tool";
+
 /// What a request says so far.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct Conversation {
@@ -15,6 +18,8 @@ pub(crate) struct Conversation {
     pub turns: Vec<SpokenTurn>,
     /// The names of the tools offered.
     pub tools: Vec<String>,
+    /// The names of tools that results describe, for `call_tool` to carry.
+    pub described: Vec<String>,
 }
 
 /// One turn. Neighbouring items of the assistant are one turn.
@@ -47,8 +52,8 @@ impl Conversation {
         Self {
             model: fields::text(body, "model").unwrap_or_default().to_owned(),
             streaming: fields::flag(body, "stream"),
-            turns: Vec::new(),
             tools: tools.filter_map(tool_name).map(str::to_owned).collect(),
+            ..Self::default()
         }
     }
 
@@ -81,11 +86,24 @@ impl Conversation {
 
     /// Adds the result of a call.
     pub(crate) fn push_result(&mut self, result: ToolResult) {
+        self.described.extend(described(&result.text));
         if let Some(SpokenTurn::Results(results)) = self.turns.last_mut() {
             results.push(result);
         } else {
             self.turns.push(SpokenTurn::Results(vec![result]));
         }
+    }
+
+    /// Whether a tool is offered by this name.
+    pub(crate) fn offers(&self, name: &str) -> bool {
+        self.tools.iter().any(|tool| tool == name)
+    }
+
+    /// Whether the model knows how to call a tool: it is offered, or described
+    /// where a tool is offered that carries calls.
+    pub(crate) fn was_sent(&self, name: &str) -> bool {
+        let is_described = self.described.iter().any(|tool| tool == name);
+        self.offers(name) || is_described && self.offers(CARRIER)
     }
 
     /// The results from this turn on, in order.
@@ -114,4 +132,16 @@ impl Conversation {
             })
             .sum()
     }
+}
+
+/// The tools that a text describes: lines that are objects with a name, a
+/// description and parameters.
+fn described(text: &str) -> impl Iterator<Item = String> {
+    let lines = text.lines().filter(|line| line.starts_with('{'));
+    lines.filter_map(|line| {
+        let tool: Value = serde_json::from_str(line).ok()?;
+        fields::text(&tool, "description")?;
+        fields::tool_schema(tool.get("parameters")).ok()?;
+        Some(fields::text(&tool, "name")?.to_owned())
+    })
 }

@@ -4,7 +4,7 @@ use crate::capture::{CapturedRequest, RequestOutcome};
 use crate::codec::{Codec, ModelRequest, Problem, codec};
 use crate::conversation::Conversation;
 use crate::media;
-use crate::model_answer::{AnswerPart, ModelAnswer};
+use crate::model_answer::ModelAnswer;
 use crate::playback::{self, BodyAction, BodyContext, ResponseBody};
 use crate::refusal;
 use crate::route::{Operation, Route, route};
@@ -297,7 +297,11 @@ impl RequestHandler<'_> {
         }
         self.fail_first(&mut selection);
         let raw = String::from_utf8_lossy(&self.arrived.body);
-        let answer = ModelAnswer::compose(&selection, &conversation, &raw, input);
+        let mut answer = ModelAnswer::compose(&selection, &conversation, &raw, input);
+        if !selection.scenario.invents_tools {
+            // A service holds its model to the tools it was offered.
+            answer.carry_calls(&conversation);
+        }
         if !selection.scenario.invents_tools
             && let Some(tool) = unsent_tool(&answer, &conversation)
         {
@@ -478,13 +482,11 @@ impl HttpReply {
     }
 }
 
-/// The first call of a tool that the request does not offer, if it offers any.
+/// The first call of a tool that the model was never sent.
 fn unsent_tool<'a>(answer: &'a ModelAnswer, conversation: &Conversation) -> Option<&'a str> {
-    let calls = answer.parts.iter().filter_map(|part| match part {
-        AnswerPart::Call(call) => Some(call.name.as_str()),
-        _ => None,
-    });
-    let is_sent = |name: &str| conversation.tools.iter().any(|tool| tool == name);
-    let mut unsent = calls.filter(|name| !is_sent(name));
-    unsent.next().filter(|_| !conversation.tools.is_empty())
+    let calls = answer
+        .calls()
+        .map(|call| call.carried().unwrap_or(&call.name));
+    let mut unsent = calls.filter(|name| !conversation.was_sent(name));
+    unsent.next()
 }

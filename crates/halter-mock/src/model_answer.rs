@@ -1,12 +1,12 @@
 //! An answer before it takes the shape of a wire.
 
-use crate::conversation::Conversation;
+use crate::conversation::{CARRIER, Conversation};
 use crate::fields;
 use crate::scenario::select::Selection;
 use crate::scenario::template::Quotes;
 use crate::scenario::{ChatQuirk, Pieces, ScriptPart, Step, UnknownKind, Usage};
 use crate::signing;
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
 /// Characters per delta unless a part says otherwise.
 const DELTA_CHARS: usize = 24;
@@ -61,6 +61,12 @@ impl AnswerCall {
     /// The arguments as sent.
     pub(crate) fn arguments(&self) -> String {
         self.pieces.concat()
+    }
+
+    /// The tool that a call is about which carries another one.
+    pub(crate) fn carried(&self) -> Option<&str> {
+        let input = self.input.as_ref().filter(|_| self.name == CARRIER)?;
+        input.get("name")?.as_str()
     }
 
     /// The input of a tool that takes plain text: the only argument if that is
@@ -153,7 +159,7 @@ impl ModelAnswer {
     /// Adds a field that no client knows, where that is asked for.
     pub(crate) fn add_unknown_field(&self, target: &mut Value) {
         if self.has_unknown(UnknownKind::Field) {
-            fields::set(target, "novel_field", serde_json::json!({"since": 2031}));
+            fields::set(target, "novel_field", json!({"since": 2031}));
         }
     }
 
@@ -165,6 +171,23 @@ impl ModelAnswer {
     /// An id that follows from the request.
     pub(crate) fn id(&self, vendor: &str) -> String {
         format!("{vendor}mock{}", self.request.get(..20).unwrap_or_default())
+    }
+
+    /// Has calls of tools that are described, and not offered, carried.
+    pub(crate) fn carry_calls(&mut self, conversation: &Conversation) {
+        for part in &mut self.parts {
+            let AnswerPart::Call(call) = part else {
+                continue;
+            };
+            let name = call.name.as_str();
+            if conversation.offers(name) || !conversation.was_sent(name) {
+                continue;
+            }
+            let written = json!({"name": name, "arguments": call.input});
+            call.name = CARRIER.to_owned();
+            call.pieces = cut_into(&written.to_string(), None);
+            call.input = written.as_object().cloned();
+        }
     }
 
     /// The calls.

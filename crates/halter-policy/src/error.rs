@@ -99,6 +99,16 @@ pub enum PolicyError {
         /// What was wanted.
         access: Access,
     },
+    /// Hooks run the file, or are written in it.
+    #[error(
+        "cannot write '{}': hooks run it, or are written in it, and they run beyond what this \
+         session may do; whoever trusts it changes it, not a tool",
+        path.display()
+    )]
+    ReadOnlyPath {
+        /// The path that matched.
+        path: PathBuf,
+    },
     /// A symbolic link on the way leads out of the roots.
     #[error(
         "cannot {} '{}': a symbolic link leads to '{}', outside the allowed directories; \
@@ -330,6 +340,7 @@ impl PolicyError {
             Self::NotInRoot { .. } => "not_in_root",
             Self::SensitivePathDenied { .. } => "sensitive_path",
             Self::ProtectedPath { .. } => "protected_path",
+            Self::ReadOnlyPath { .. } => "read_only_path",
             Self::SymlinkEscape { .. } => "symlink_escape",
             Self::ParentTraversal { .. } => "parent_traversal",
             Self::InvalidPath { .. } => "invalid_path",
@@ -375,6 +386,7 @@ impl PolicyError {
             Self::NotInRoot { .. }
             | Self::SensitivePathDenied { .. }
             | Self::ProtectedPath { .. }
+            | Self::ReadOnlyPath { .. }
             | Self::SymlinkEscape { .. }
             | Self::ParentTraversal { .. }
             | Self::SpecialFile { .. }

@@ -84,9 +84,9 @@ impl PolicyError {
             Self::RuleDenied { path, .. } => {
                 (Some(path.display().to_string()), Some("permissions.deny"))
             }
-            Self::ProtectedPath { path, .. } | Self::ParentTraversal { path, .. } => {
-                (Some(path.display().to_string()), None)
-            }
+            Self::ProtectedPath { path, .. }
+            | Self::ReadOnlyPath { path }
+            | Self::ParentTraversal { path, .. } => (Some(path.display().to_string()), None),
             Self::ShellDisabled => (None, Some("policy.shell.enabled")),
             Self::ShellCommandRejected { fragment, .. } => {
                 (Some(fragment.clone()), Some("policy.shell.allow"))

@@ -8,6 +8,7 @@
 //! | [`permission`] | what runs without a question, what a person decides, what never runs |
 //! | [`network`] | which hosts may be reached, and at which addresses |
 //! | [`shell`] | the shell judge: reads a command line before anything runs |
+//! | [`environment`] | which variables of an environment commands see |
 //! | [`search`] | how directories are walked for searches |
 //! | [`error`] | why something was refused, and what to change |
 //! | [`limits`] | the bounds of all of the above |
@@ -16,6 +17,7 @@
 //! environment or prints. An error on the way to a decision is a denial.
 
 pub mod door;
+pub mod environment;
 pub mod error;
 mod judge;
 pub mod limits;
@@ -39,7 +41,10 @@ pub use error::{Access, PolicyError, SubagentLimitKind, is_out_of_descriptors};
 pub use network::{Destination, Host, HostRefusal, NetworkPolicy};
 pub use permission::{PermissionTree, Permissions, RuleStore, RuleStoreError, SourcedRule};
 pub use policy::{PolicyBinder, StandardPolicies, StandardPolicy, ToolPolicy};
-pub use sandbox::{SandboxBounds, SandboxMode, is_searched_by_sandbox, protected_in_repository};
+pub use sandbox::{
+    ElsewhereBounds, SandboxBounds, SandboxMode, is_searched_by_sandbox, protected_in_repository,
+    searched_entries,
+};
 pub use settings::{
     FixedLists, NetworkSwitch, PolicySettings, ProgramList, SessionScope, SoftRoots,
 };

@@ -83,15 +83,27 @@ pub const MAX_FRAGMENT_BYTES: usize = 200;
 pub const MAX_JOINED_PROGRAMS: usize = 8;
 
 /// Repositories below one root whose settings are protected when a sandbox is
-/// made.
+/// made, and those that commands of a session make.
 pub const SANDBOX_REPOSITORIES: usize = 256;
 
 /// Entries below one root that are searched for sensitive files and
 /// repositories when a sandbox is made.
 pub const SANDBOX_WALK_ENTRIES: usize = 20_000;
 
-/// Directories below a root that this search descends.
-pub const SANDBOX_WALK_DEPTH: usize = 6;
+/// The same where a sandbox is required: no command runs in a workspace with
+/// more.
+pub const SANDBOX_REQUIRED_WALK_ENTRIES: usize = 200_000;
+
+/// Entries below the home directory that are searched for sensitive files and
+/// sockets then, besides those below roots: the first command waits for it.
+pub const SANDBOX_HOME_ENTRIES: usize = 4_000;
+
+/// Directories below a root, or the home directory, that this search descends.
+pub const SANDBOX_WALK_DEPTH: usize = 24;
+
+/// Submodules and linked work trees of one repository whose settings are
+/// protected one by one; the directories that hold more are protected whole.
+pub const SANDBOX_GIT_DIRECTORIES: usize = 256;
 
 /// Entries below a directory that are held against rules which ask, when a call
 /// would change all of it. A directory with more is asked about.

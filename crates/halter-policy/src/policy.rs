@@ -10,8 +10,8 @@ use crate::error::{Access, PolicyError, SubagentLimitKind};
 use crate::judge;
 use crate::limits::{CONCURRENT_SUBAGENTS, MAX_HOST_BYTES, MAX_JOINED_PROGRAMS, SUBAGENT_DEPTH};
 use crate::network::{Destination, HostRefusal, NetworkPolicy};
-use crate::permission::{Decision, LEAVES_SANDBOX, PermissionTree, SoftLimits};
-use crate::sandbox::{self, SandboxBounds, SandboxMode};
+use crate::permission::{Decision, LEAVES_SANDBOX, PermissionTree, PlacedCall, SoftLimits};
+use crate::sandbox::{self, ElsewhereBounds, SandboxBounds, SandboxMode};
 use crate::settings::{PolicySettings, ProgramList, SessionScope, SoftRoots};
 use crate::shell::{self, ShellDecision, ShellJudge, ShellRefusal, UNLISTED};
 use crate::shell_files::{ChangedBeyond, NamedFiles};
@@ -112,6 +112,11 @@ pub trait ToolPolicy: Send + Sync + Debug {
         None
     }
 
+    /// Whether commands run in a sandbox.
+    fn sandbox_mode(&self) -> SandboxMode {
+        SandboxMode::Off
+    }
+
     /// What the kernel should enforce for the session's commands, of a user with
     /// this home directory. Looks at the disk. Of a policy that does not say,
     /// nothing.
@@ -184,11 +189,18 @@ pub(crate) struct BeyondRoots {
 
 /// Why a file beyond roots that nobody has set is asked about.
 pub(crate) fn beyond_message(path: &Path, access: Access) -> String {
-    format!(
+    let mut message = format!(
         "'{}' is outside the allowed directories; permissions.allow or {} can name it",
         path.display(),
         access.setting()
-    )
+    );
+    if access == Access::Write
+        && let Some(settings) = sandbox::settings_at(path)
+    {
+        message.push_str("; ");
+        message.push_str(&settings);
+    }
+    message
 }
 
 /// Files beyond the roots that are remembered between a judgement and its call.
@@ -281,7 +293,11 @@ impl StandardPolicy {
             leaves_sandbox,
             joins: &joins,
         };
-        Ok(self.tree.decide(call, &limits))
+        let placed = PlacedCall {
+            call,
+            elsewhere: self.door.is_elsewhere().then_some(&self.door),
+        };
+        Ok(self.tree.decide(placed, &limits))
     }
 
     /// As [`examine_shell_command`](Self::examine_shell_command), with the
@@ -326,6 +342,30 @@ impl StandardPolicy {
         let joins =
             lines.flat_map(|(command, directory)| self.examine_widened(command, directory).0);
         joins.map(|refusal| refusal.fragment).collect()
+    }
+
+    /// What is asked of a sandbox of the machine that has the session's files,
+    /// which searches them for what to hide and protect.
+    fn sandbox_elsewhere(&self) -> SandboxBounds {
+        let mode = self.settings.sandbox;
+        let network = !self.network.clone().for_session().is_closed();
+        if mode == SandboxMode::Off {
+            return SandboxBounds {
+                network,
+                ..SandboxBounds::default()
+            };
+        }
+        SandboxBounds {
+            mode,
+            writable: self.door.writable_elsewhere(),
+            programs: sandbox::listed_programs(&self.settings),
+            network,
+            elsewhere: Some(Box::new(ElsewhereBounds {
+                rules: self.door.rules(&self.settings, &self.scope),
+                deny_rules: self.settings.permissions.denied_to_read(),
+            })),
+            ..SandboxBounds::default()
+        }
     }
 
     /// Whether there is a sandbox that a command could leave.
@@ -555,22 +595,17 @@ impl ToolPolicy for StandardPolicy {
             return None;
         }
         let mut bounds = self.sandbox(home);
-        sandbox::open(&mut bounds, more, &self.door);
+        sandbox::open(&mut bounds, &self.scope, &self.door);
         Some(bounds)
+    }
+
+    fn sandbox_mode(&self) -> SandboxMode {
+        self.settings.sandbox
     }
 
     fn sandbox(&self, home: Option<&Path>) -> SandboxBounds {
         if self.door.is_elsewhere() {
-            // Nobody searches files that are not this machine's for what to hide.
-            return SandboxBounds {
-                mode: self.settings.sandbox,
-                writable: match self.settings.sandbox {
-                    SandboxMode::Off => Vec::new(),
-                    _ => self.door.writable_elsewhere(),
-                },
-                network: !self.network.clone().for_session().is_closed(),
-                ..SandboxBounds::default()
-            };
+            return self.sandbox_elsewhere();
         }
         let mut bounds = sandbox::bounds(&self.settings, &self.scope, &self.door, home);
         // What rules open counts, and an empty list opens nothing. What one call

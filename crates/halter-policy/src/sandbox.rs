@@ -1,12 +1,19 @@
 //! What the kernel should enforce of a session's policy, as data: whoever runs
 //! commands turns it into a sandbox.
 
-use std::ffi::OsStr;
+mod git;
+mod search;
+
 use std::path::{Path, PathBuf};
 
-use crate::door::FileDoor;
-use crate::limits::{SANDBOX_REPOSITORIES, SANDBOX_WALK_DEPTH, SANDBOX_WALK_ENTRIES};
+use crate::door::{FileDoor, FileRules};
+use crate::error::PolicyError;
+use crate::limits::SANDBOX_REPOSITORIES;
 use crate::settings::{NetworkSwitch, PolicySettings, ProgramList, SessionScope};
+
+pub use git::protected_in_repository;
+use search::FoundBelow;
+pub use search::{is_searched_by_sandbox, searched_entries};
 
 /// Whether commands run in a sandbox.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -33,6 +40,15 @@ pub struct SandboxBounds {
     /// Files and directories below the writable ones that commands cannot
     /// change or make.
     pub protected: Vec<PathBuf>,
+    /// Files that are not there and that commands should not make, but can.
+    /// They are protected from when one has.
+    pub watched: Vec<PathBuf>,
+    /// Sockets of other programs below the home directory, which commands
+    /// cannot connect to.
+    pub sockets: Vec<PathBuf>,
+    /// Directories that are too large to be searched as a whole for sensitive
+    /// files.
+    pub partly_searched: Vec<PathBuf>,
     /// Repositories below the writable directories that are too many to be
     /// protected.
     pub more_repositories: usize,
@@ -43,28 +59,86 @@ pub struct SandboxBounds {
     /// Whether a person may be asked about each host that commands would reach,
     /// where the place that runs them sees which that is.
     pub asks_network: bool,
+    /// Where the session's files are not this machine's: by what the place that
+    /// has them finds what is hidden and protected, which is not listed here.
+    pub elsewhere: Option<Box<ElsewhereBounds>>,
 }
 
-/// Files below a writable directory that programs of the user act on: git runs
-/// what these name, editors and agents start servers and tasks from theirs.
-const PROTECTED_IN_GIT: &[&str] = &["hooks", "config"];
+/// What tells another machine what a sandbox of its own is to hide and protect.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ElsewhereBounds {
+    /// Roots and closed files.
+    pub rules: FileRules,
+    /// How many rules deny files that no command may read, which cannot be told
+    /// there.
+    pub deny_rules: usize,
+}
+
+impl SandboxBounds {
+    /// What a sandbox on this machine is to hold under rules that came from
+    /// another. Blocking: roots are searched.
+    ///
+    /// # Errors
+    /// The directory or a root of the rules cannot be used, or a pattern is
+    /// malformed.
+    pub fn for_rules(
+        rules: &FileRules,
+        mode: SandboxMode,
+        home: Option<&Path>,
+    ) -> Result<Self, PolicyError> {
+        let (mut settings, scope) = rules.as_settings();
+        settings.sandbox = mode;
+        let door = FileDoor::bind(&settings, &scope)?;
+        Ok(bounds(&settings, &scope, &door, home))
+    }
+}
+
+/// Directories below a writable one from which editors and agents start servers
+/// and tasks, or take hooks and instructions. An empty one in place of an absent
+/// one says nothing to them, and git does not list it. What asks for consent to
+/// its new content before it runs, as `.envrc` does, is not among them.
 const PROTECTED_DIRECTORIES: &[&str] = &[
-    ".halter", ".claude", ".codex", ".cursor", ".vscode", ".idea", ".zed",
+    ".halter",
+    ".agents",
+    ".amazonq",
+    ".claude",
+    ".clinerules",
+    ".codex",
+    ".continue",
+    ".cursor",
+    ".devcontainer",
+    ".factory",
+    ".fleet",
+    ".gemini",
+    ".idea",
+    ".junie",
+    ".kiro",
+    ".opencode",
+    ".qwen",
+    ".roo",
+    ".trae",
+    ".vscode",
+    ".windsurf",
+    ".zed",
 ];
-/// Protected where they are; no file of this name is put in place of an absent
-/// one, which would be taken for it.
-const PROTECTED_FILES: &[&str] = &["halter.toml", ".mcp.json"];
-
-/// Directories that are not searched for sensitive files: large, and made by
-/// tools.
-const NOT_SEARCHED: &[&str] = &[".git", "node_modules", "target", ".venv"];
-
-/// Whether a directory of this name is searched for sensitive files and
-/// repositories.
-#[must_use]
-pub fn is_searched_by_sandbox(name: &OsStr) -> bool {
-    NOT_SEARCHED.iter().all(|it| name != *it)
-}
+/// Directories of that kind within one that has other things in it, too. Where
+/// that is absent, they are treated as files are: nothing keeps its place.
+const PROTECTED_WITHIN: &[&str] = &[".github/copilot", ".github/hooks"];
+/// Protected where they are. In place of an absent one something is put only
+/// where all that is asked for must hold: an empty directory, which git does not
+/// list and Halter takes for nothing, whereas a file would be read, and added to
+/// repositories. Other programs that look for such a file find one that they
+/// cannot read.
+const PROTECTED_FILES: &[&str] = &[
+    "halter.toml",
+    ".mcp.json",
+    ".aider.conf.yml",
+    ".crush.json",
+    ".devcontainer.json",
+    "crush.json",
+    "opencode.json",
+    "opencode.jsonc",
+];
 
 pub(crate) fn bounds(
     settings: &PolicySettings,
@@ -82,22 +156,22 @@ pub(crate) fn bounds(
         .collect();
     let mut found = FoundBelow::default();
     for root in &roots {
-        found.search(root, door);
+        found.search(root, door, settings.sandbox);
+    }
+    let (repositories, more_repositories) = found.repositories();
+    if let Some(home) = home {
+        found.search_home(home, &roots, door);
+        let deeper = patterns(settings).filter(|pattern| pattern.components().count() > 1);
+        let deeper = deeper.map(|pattern| home.join(pattern));
+        let deeper = deeper.filter(|path| path.exists() && door.is_closed(path));
+        found.hidden.extend(deeper);
     }
     let FoundBelow {
         mut hidden,
-        repositories,
-        more_repositories,
+        sockets,
+        partly_searched,
+        ..
     } = found;
-    if let Some(home) = home {
-        let mut found = FoundBelow::default();
-        let mut left = SANDBOX_WALK_ENTRIES;
-        found.search_within(home, door, 0, &mut left);
-        hidden.extend(found.hidden);
-        let deeper = patterns(settings).filter(|pattern| pattern.components().count() > 1);
-        let deeper = deeper.map(|pattern| home.join(pattern));
-        hidden.extend(deeper.filter(|path| path.exists() && door.is_closed(path)));
-    }
     let own = scope.protected.iter().filter(|path| path.exists());
     hidden.extend(own.cloned());
     let absolute = patterns(settings).filter(|pattern| pattern.is_absolute());
@@ -108,15 +182,26 @@ pub(crate) fn bounds(
     let mut protected: Vec<PathBuf> = roots
         .iter()
         .flat_map(|root| protected_in(root, settings.sandbox))
-        .chain(
-            repositories
-                .iter()
-                .flat_map(|it| protected_in_repository(it)),
-        )
+        .chain(repositories.iter().flat_map(|it| protected_around(it)))
         .collect();
+    for root in &roots {
+        keep_read_only(&mut protected, scope, root);
+    }
     // Nothing is lost by hiding what lies in a hidden place.
     protected.retain(|path| !hidden.iter().any(|place| path.starts_with(place)));
+    let watched = match settings.sandbox {
+        SandboxMode::Require => Vec::new(),
+        _ => roots.iter().flat_map(|root| absent_in(root)).collect(),
+    };
     let mut writable = roots;
+    for root in writable.clone() {
+        if let Some(shared) = git::shared_directory(&root)
+            && !writable.iter().any(|root| shared.starts_with(root))
+        {
+            protected.extend(protected_in_repository(&shared));
+            writable.push(shared);
+        }
+    }
     writable.extend(
         scope
             .scratch_dir
@@ -129,34 +214,44 @@ pub(crate) fn bounds(
         writable,
         hidden,
         protected,
+        watched,
+        sockets,
+        partly_searched,
         more_repositories,
-        programs: match &settings.allowed_shell_commands {
-            ProgramList::Default => None,
-            ProgramList::Set(names) if names.iter().any(|name| name == "*") => None,
-            ProgramList::Set(names) => Some(names.clone()),
-        },
+        programs: listed_programs(settings),
         network: settings.network == NetworkSwitch::On,
         asks_network: false,
+        elsewhere: None,
+    }
+}
+
+/// The only programs that execute, if the user set a list.
+pub(crate) fn listed_programs(settings: &PolicySettings) -> Option<Vec<String>> {
+    match &settings.allowed_shell_commands {
+        ProgramList::Set(names) if names.iter().all(|name| name != "*") => Some(names.clone()),
+        _ => None,
     }
 }
 
 /// Opens more directories to one command. What lies there is hidden and
 /// protected as elsewhere, but nothing is put there to keep a place.
-pub(crate) fn open(bounds: &mut SandboxBounds, more: &[PathBuf], door: &FileDoor) {
-    for root in more.iter().filter_map(|root| root.canonicalize().ok()) {
+pub(crate) fn open(bounds: &mut SandboxBounds, scope: &SessionScope, door: &FileDoor) {
+    let more = scope.extra_write_roots.iter();
+    for root in more.filter_map(|root| root.canonicalize().ok()) {
         let mut found = FoundBelow::default();
-        found.search(&root, door);
+        found.search(&root, door, bounds.mode);
+        let (repositories, more) = found.repositories();
         bounds.hidden.extend(found.hidden);
-        bounds.more_repositories += found.more_repositories;
-        let nested = found
-            .repositories
-            .iter()
-            .flat_map(|it| protected_in_repository(it));
+        bounds.partly_searched.extend(found.partly_searched);
+        bounds.more_repositories += more;
+        bounds.watched.extend(absent_in(&root));
+        let nested = repositories.iter().flat_map(|it| protected_around(it));
         bounds.protected.extend(nested);
         let protected = protected_in(&root, bounds.mode).into_iter();
         bounds
             .protected
             .extend(protected.filter(|path| path.exists() || path.starts_with(root.join(".git"))));
+        keep_read_only(&mut bounds.protected, scope, &root);
         bounds.writable.push(root);
     }
     bounds.hidden.sort();
@@ -165,6 +260,25 @@ pub(crate) fn open(bounds: &mut SandboxBounds, more: &[PathBuf], door: &FileDoor
     bounds
         .protected
         .retain(|path| !hidden.iter().any(|place| path.starts_with(place)));
+}
+
+/// What is protected of a repository within a writable directory.
+fn protected_around(git: &Path) -> Vec<PathBuf> {
+    let mut protected = protected_in_repository(git);
+    protected.extend(settings_beside(git));
+    protected
+}
+
+/// Protects what a session may not change below a writable directory, as far as
+/// it is not protected with a directory that it lies in.
+fn keep_read_only(protected: &mut Vec<PathBuf>, scope: &SessionScope, root: &Path) {
+    let read_only = scope.read_only.iter();
+    for path in read_only.filter_map(|path| path.canonicalize().ok()) {
+        let is_open = path.starts_with(root) && path != root;
+        if is_open && !protected.iter().any(|place| path.starts_with(place)) {
+            protected.push(path);
+        }
+    }
 }
 
 /// The patterns in force. Those with wildcards name no file.
@@ -177,83 +291,87 @@ fn patterns(settings: &PolicySettings) -> impl Iterator<Item = &Path> {
         .map(Path::new)
 }
 
-/// A directory without `.git` may become a repository, unless all that is
+/// Settings that are not there and whose place nothing keeps, unless all that is
 /// asked for must hold.
+fn absent_in(root: &Path) -> impl Iterator<Item = PathBuf> {
+    let files = PROTECTED_FILES.iter().map(|name| root.join(name));
+    let files = files.filter(|file| !file.exists());
+    let within = PROTECTED_WITHIN.iter().map(|name| root.join(name));
+    files.chain(within.filter(|path| !has_place(path)))
+}
+
+/// Whether something can be put there without its directory being made.
+fn has_place(path: &Path) -> bool {
+    path.parent().is_some_and(Path::is_dir)
+}
+
+/// What is there of the settings of editors and agents in the work tree of a
+/// repository.
+fn settings_beside(git: &Path) -> impl Iterator<Item = PathBuf> {
+    let work_tree = git.parent().into_iter();
+    let paths = work_tree.flat_map(|work_tree| settings_names().map(|name| work_tree.join(name)));
+    paths.filter(|path| path.exists())
+}
+
+fn settings_names() -> impl Iterator<Item = &'static str> {
+    let names = [PROTECTED_DIRECTORIES, PROTECTED_WITHIN, PROTECTED_FILES];
+    names.into_iter().flatten().copied()
+}
+
+/// Names the settings by which git, editors and agents run programs that a path
+/// is among, or that lie in the directory which is opened to change it.
+pub(crate) fn settings_at(path: &Path) -> Option<String> {
+    let names = || settings_names().chain(std::iter::once(".git"));
+    let mut around = path.ancestors();
+    if let Some(around) = around.find(|part| names().any(|name| part.ends_with(name))) {
+        let around = around.display();
+        return Some(format!(
+            "other programs run code by the settings in '{around}'"
+        ));
+    }
+    let directory = match path.is_dir() {
+        true => path,
+        false => path.parent()?,
+    };
+    let found: Vec<&str> = names()
+        .filter(|name| directory.join(name).exists())
+        .collect();
+    (!found.is_empty()).then(|| {
+        format!(
+            "'{}' has settings by which other programs run code: {}",
+            directory.display(),
+            found.join(", ")
+        )
+    })
+}
+
+/// A directory without `.git` may become a repository, and get files of
+/// settings, unless all that is asked for must hold.
 fn protected_in(root: &Path, mode: SandboxMode) -> Vec<PathBuf> {
     let git = root.join(".git");
+    let required = mode == SandboxMode::Require;
     let directories = PROTECTED_DIRECTORIES.iter().map(|name| root.join(name));
+    let within = PROTECTED_WITHIN.iter().map(|name| root.join(name));
     let files = PROTECTED_FILES.iter().map(|name| root.join(name));
     let mut protected: Vec<PathBuf> = directories
-        .chain(files.filter(|file| file.exists()))
+        .chain(within.filter(|path| required || has_place(path)))
+        .chain(files.filter(|file| required || file.exists()))
         .collect();
     if git.exists() {
         protected.extend(protected_in_repository(&git));
-    } else if mode == SandboxMode::Require {
-        protected.extend(PROTECTED_IN_GIT.iter().map(|name| git.join(name)));
+    } else if required {
+        protected.extend(git::protected_names(&git));
     }
     protected
-}
-
-/// What is protected of the repository with this `.git`. A file in its place
-/// says where it is.
-#[must_use]
-pub fn protected_in_repository(git: &Path) -> Vec<PathBuf> {
-    match git.is_dir() {
-        true => PROTECTED_IN_GIT.iter().map(|name| git.join(name)).collect(),
-        false => vec![git.to_owned()],
-    }
-}
-
-/// What is found below a directory that commands may change.
-#[derive(Default)]
-struct FoundBelow {
-    /// Files that no command may read.
-    hidden: Vec<PathBuf>,
-    /// The `.git` of repositories within, not that of the directory itself.
-    repositories: Vec<PathBuf>,
-    /// Further ones.
-    more_repositories: usize,
-}
-
-impl FoundBelow {
-    fn search(&mut self, root: &Path, door: &FileDoor) {
-        let mut left = SANDBOX_WALK_ENTRIES;
-        let (known, own) = (self.repositories.len(), root.join(".git"));
-        self.search_within(root, door, SANDBOX_WALK_DEPTH, &mut left);
-        self.repositories.retain(|it| *it != own);
-        let most = known + SANDBOX_REPOSITORIES;
-        self.more_repositories += self.repositories.len().saturating_sub(most);
-        self.repositories.truncate(most);
-    }
-
-    fn search_within(&mut self, directory: &Path, door: &FileDoor, depth: usize, left: &mut usize) {
-        let Ok(entries) = std::fs::read_dir(directory) else {
-            return;
-        };
-        for entry in entries.flatten() {
-            let Some(rest) = left.checked_sub(1) else {
-                return;
-            };
-            *left = rest;
-            let path = entry.path();
-            let is_directory = entry.file_type().is_ok_and(|kind| kind.is_dir());
-            let searched = is_searched_by_sandbox(&entry.file_name());
-            if entry.file_name() == ".git" {
-                self.repositories.push(path.clone());
-            }
-            if door.is_closed(&path) {
-                self.hidden.push(path);
-            } else if is_directory && searched && depth > 0 {
-                self.search_within(&path, door, depth - 1, left);
-            }
-        }
-    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::policy::{StandardPolicy, ToolPolicy};
+
+    /// What is protected of one repository.
+    const IN_GIT: usize = 4;
 
     fn bounds_in(root: &Path, mode: SandboxMode) -> SandboxBounds {
         let settings = PolicySettings {
@@ -265,42 +383,6 @@ mod tests {
             ..SessionScope::default()
         };
         StandardPolicy::bind(settings, scope).unwrap().sandbox(None)
-    }
-
-    fn hidden_below(root: &Path) -> Vec<PathBuf> {
-        let mut hidden = bounds_in(root, SandboxMode::Prefer).hidden;
-        hidden.retain(|path| path.starts_with(root));
-        hidden
-    }
-
-    #[test]
-    fn sensitive_files_are_hidden_as_deep_and_as_many_as_the_limits_say() {
-        let directory = tempfile::tempdir().unwrap();
-        let root = directory.path().canonicalize().unwrap();
-        let mut deep = root.clone();
-        for _ in 0..SANDBOX_WALK_DEPTH {
-            deep.push("d");
-        }
-        std::fs::create_dir_all(deep.join("d")).unwrap();
-        std::fs::write(deep.join(".env"), "").unwrap();
-        std::fs::write(deep.join("d/.env"), "").unwrap();
-        assert_eq!(hidden_below(&root), [deep.join(".env")]);
-        let many = root.join("many");
-        std::fs::create_dir(&many).unwrap();
-        let policy = StandardPolicy::bind(
-            PolicySettings::default(),
-            SessionScope {
-                working_dir: root.clone(),
-                ..SessionScope::default()
-            },
-        );
-        let policy = policy.unwrap();
-        std::fs::write(many.join(".env"), "").unwrap();
-        for (mut left, expected) in [(0, 0), (1, 1), (SANDBOX_WALK_ENTRIES, 1)] {
-            let mut found = FoundBelow::default();
-            found.search_within(&many, policy.door(), 0, &mut left);
-            assert_eq!(found.hidden.len(), expected);
-        }
     }
 
     #[test]
@@ -316,7 +398,7 @@ mod tests {
             protected
         };
         let found = protected();
-        assert_eq!(found.len(), PROTECTED_IN_GIT.len() * SANDBOX_REPOSITORIES);
+        assert_eq!(found.len(), IN_GIT * SANDBOX_REPOSITORIES);
         assert!(found.contains(&root.join("r7/.git/hooks")));
         assert!(found.contains(&root.join("r7/.git/config")));
         std::fs::create_dir(root.join("one-more")).unwrap();
@@ -325,10 +407,96 @@ mod tests {
         assert_eq!(more, 1);
         let found = protected();
         let whole = found.contains(&root.join("one-more/.git"));
-        let count = PROTECTED_IN_GIT.len() * SANDBOX_REPOSITORIES - usize::from(whole);
+        let count = IN_GIT * SANDBOX_REPOSITORIES - usize::from(whole) * (IN_GIT - 1);
         assert_eq!(found.len(), count);
         std::fs::remove_dir_all(root.join("r0")).unwrap();
         assert!(protected().contains(&root.join("one-more/.git")));
+    }
+
+    #[test]
+    fn the_settings_of_a_repository_within_are_protected_if_they_are_there() {
+        let directory = tempfile::tempdir().unwrap();
+        let root = directory.path().canonicalize().unwrap();
+        for name in [".git/hooks", ".vscode", ".github/hooks"] {
+            std::fs::create_dir_all(root.join("sub").join(name)).unwrap();
+        }
+        std::fs::write(root.join("sub/.mcp.json"), "").unwrap();
+        let protected = bounds_in(&root, SandboxMode::Prefer).protected;
+        for (name, is) in [
+            ("sub/.git/hooks", true),
+            ("sub/.git/config", true),
+            ("sub/.vscode", true),
+            ("sub/.github/hooks", true),
+            ("sub/.mcp.json", true),
+            ("sub/.idea", false),
+            ("sub/halter.toml", false),
+        ] {
+            assert_eq!(protected.contains(&root.join(name)), is, "{name}");
+        }
+    }
+
+    #[test]
+    fn settings_of_other_programs_are_named_where_a_directory_is_opened() {
+        let directory = tempfile::tempdir().unwrap();
+        let root = directory.path().canonicalize().unwrap();
+        for name in [".git/hooks", ".vscode", "plain"] {
+            std::fs::create_dir_all(root.join(name)).unwrap();
+        }
+        let named = |path: &str| settings_at(&root.join(path));
+        let inside = format!(
+            "'{}' has settings by which other programs run code: .vscode, .git",
+            root.display()
+        );
+        assert_eq!(settings_at(&root), Some(inside.clone()));
+        assert_eq!(named("new.txt"), Some(inside));
+        for (path, around) in [(".vscode/tasks.json", ".vscode"), (".git/hooks/x", ".git")] {
+            let said = named(path).unwrap();
+            let expected = format!("by the settings in '{}'", root.join(around).display());
+            assert!(said.ends_with(&expected), "{said}");
+        }
+        assert_eq!(named("plain/new.txt"), None);
+    }
+
+    #[test]
+    fn what_is_read_only_is_protected_where_commands_could_write() {
+        let directory = tempfile::tempdir().unwrap();
+        let base = directory.path().canonicalize().unwrap();
+        let root = base.join("work");
+        for path in [
+            "work/tools/guard.sh",
+            "work/.claude/own.sh",
+            "else/where.sh",
+        ] {
+            std::fs::create_dir_all(base.join(path).parent().unwrap()).unwrap();
+            std::fs::write(base.join(path), "").unwrap();
+        }
+        let scope = SessionScope {
+            working_dir: root.clone(),
+            extra_write_roots: vec![base.join("else")],
+            read_only: vec![
+                root.join("tools/guard.sh"),
+                root.join(".claude/own.sh"),
+                root.join("missing.sh"),
+                base.join("else/where.sh"),
+            ],
+            ..SessionScope::default()
+        };
+        let settings = PolicySettings {
+            sandbox: SandboxMode::Prefer,
+            ..PolicySettings::default()
+        };
+        let policy = StandardPolicy::bind(settings, scope.clone()).unwrap();
+        let mut bounds = policy.sandbox(None);
+        let protected =
+            |bounds: &SandboxBounds, path: &str| bounds.protected.contains(&base.join(path));
+        assert!(protected(&bounds, "work/tools/guard.sh"));
+        // The directory is protected as a whole.
+        assert!(protected(&bounds, "work/.claude"));
+        for path in ["work/.claude/own.sh", "work/missing.sh", "else/where.sh"] {
+            assert!(!protected(&bounds, path), "{path}");
+        }
+        open(&mut bounds, &scope, policy.door());
+        assert!(protected(&bounds, "else/where.sh"));
     }
 
     #[test]
@@ -340,8 +508,24 @@ mod tests {
             assert_eq!(bounds.writable, std::slice::from_ref(&root));
             bounds.protected.contains(&root.join(name))
         };
-        assert!(protects(SandboxMode::Prefer, ".vscode"));
+        for name in PROTECTED_DIRECTORIES {
+            assert!(protects(SandboxMode::Prefer, name), "{name}");
+        }
+        // Halter itself loads skills from here, and other agents run hooks.
+        for name in [".agents", ".kiro", ".opencode", ".zed"] {
+            assert!(protects(SandboxMode::Prefer, name), "{name}");
+        }
         assert!(!protects(SandboxMode::Prefer, "halter.toml"));
+        // Nothing keeps commands from making workflows.
+        let absent = PROTECTED_FILES.iter().chain(PROTECTED_WITHIN);
+        let files: Vec<PathBuf> = absent.map(|name| root.join(name)).collect();
+        assert_eq!(bounds_in(&root, SandboxMode::Prefer).watched, files);
+        std::fs::create_dir(root.join(".github")).unwrap();
+        assert!(protects(SandboxMode::Prefer, ".github/hooks"));
+        assert!(!protects(SandboxMode::Prefer, ".github"));
+        let required = bounds_in(&root, SandboxMode::Require);
+        assert!(files.iter().all(|file| required.protected.contains(file)));
+        assert!(required.watched.is_empty());
         // It may become a repository, unless all has to hold.
         assert!(!protects(SandboxMode::Prefer, ".git/hooks"));
         assert!(protects(SandboxMode::Require, ".git/hooks"));
@@ -349,6 +533,7 @@ mod tests {
         std::fs::write(root.join("halter.toml"), "").unwrap();
         assert!(protects(SandboxMode::Prefer, ".git/hooks"));
         assert!(protects(SandboxMode::Prefer, ".git/config"));
+        assert!(protects(SandboxMode::Prefer, ".git/commondir"));
         assert!(protects(SandboxMode::Prefer, "halter.toml"));
         assert_eq!(bounds_in(&root, SandboxMode::Off), SandboxBounds::default());
     }

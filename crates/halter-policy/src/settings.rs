@@ -185,6 +185,9 @@ pub struct SessionScope {
     /// Files and directories that are neither read nor written even inside a
     /// root, such as the harness's own credentials and state.
     pub protected: Vec<PathBuf>,
+    /// Files that may be read and not changed even inside a root, such as
+    /// programs that hooks run: those are not held to what the session may do.
+    pub read_only: Vec<PathBuf>,
     /// Where the session's files are, if not on this machine.
     pub files: Option<SessionFiles>,
 }

@@ -239,6 +239,9 @@ pub struct CommandDef {
     /// Permission rules that allow calls in that turn, as written.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub allowed_tools: Vec<String>,
+    /// Tools that may not be called in that turn, as written.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub disallowed_tools: Vec<String>,
     /// Whether the commands that its text marks (`` !`date` ``) run when it is
     /// used. They pass the policy as any other; without this they are left to
     /// the model.

@@ -160,6 +160,22 @@ pub fn unescape_path(text: &str) -> Result<PathBuf, InvalidPathEscape> {
     }
 }
 
+/// The path that a model spelled in the input of a call. Results show a name
+/// that is not UTF-8 in its escaped form, so that form is taken back; what is no
+/// escape is taken as it is. Whoever judges a call reads its paths by this, as
+/// the tool does.
+///
+/// ```
+/// use halter_protocol::encoding::spelled_path;
+/// use std::path::Path;
+///
+/// assert_eq!(spelled_path(r"x.\x65nv"), Path::new("x.env"));
+/// assert_eq!(spelled_path(r"a\b"), Path::new(r"a\b"));
+/// ```
+pub fn spelled_path(text: &str) -> PathBuf {
+    unescape_path(text).unwrap_or_else(|_| PathBuf::from(text))
+}
+
 /// An escaped path holds a backslash that starts no escape.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(r"'{0}' is not an escaped path: a backslash must be written `\\`, a raw byte `\xNN`")]
@@ -181,5 +197,12 @@ mod tests {
     #[test]
     fn a_lone_backslash_is_refused() {
         assert!(unescape_path(r"a\b").is_err());
+    }
+
+    #[test]
+    fn a_backslash_that_escapes_nothing_is_spelled_as_it_is() {
+        assert_eq!(spelled_path(r"a\b"), PathBuf::from(r"a\b"));
+        assert_eq!(spelled_path(r"a\\b"), PathBuf::from(r"a\b"));
+        assert_eq!(spelled_path(r"x.\x65nv"), PathBuf::from("x.env"));
     }
 }

@@ -123,8 +123,8 @@ pub use subagent::{
     SubagentReport, SubagentState, SubagentStatus, WaitSubagentRequest, WaitSubagentResponse,
 };
 pub use tool::{
-    ToldTool, ToolCall, ToolCapabilities, ToolConcurrency, ToolError, ToolErrorCode,
-    ToolExecutionOutcome, ToolResult, ToolSpec,
+    CALL_TOOL, TOOL_SEARCH, ToldTool, ToolCall, ToolCapabilities, ToolConcurrency, ToolError,
+    ToolErrorCode, ToolExecutionOutcome, ToolResult, ToolSpec,
 };
 pub use transcript::Transcript;
 pub use turn::{ResourceUse, Turn};

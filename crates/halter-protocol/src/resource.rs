@@ -277,6 +277,14 @@ pub struct PluginManifest {
     /// content: hooks and servers.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub content: Option<Revision>,
+    /// Where it may keep something, if there is such a place.
+    #[serde(
+        default,
+        skip_serializing_if = "Option::is_none",
+        with = "escaped_path::option"
+    )]
+    #[schemars(with = "Option<String>")]
+    pub data: Option<PathBuf>,
 }
 
 #[cfg(test)]

@@ -11,6 +11,14 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::sync::Arc;
 
+/// The name of the tool that loads deferred ones.
+pub const TOOL_SEARCH: &str = "tool_search";
+
+/// The name under which models call tools that were loaded in the course of a
+/// conversation, where their service takes none there. The provider offers it and
+/// takes its calls apart: everyone else sees the tool that is meant.
+pub const CALL_TOOL: &str = "call_tool";
+
 /// Which calls of a step may run side by side.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]

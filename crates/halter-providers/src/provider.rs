@@ -64,7 +64,7 @@ pub struct ProviderRequest {
     /// Deferred tools that were loaded in the course of the conversation, oldest
     /// first; the model may call them, too. Where the wire has a way, they stand
     /// with the message that [loaded](halter_protocol::ToolMessage::loaded) them,
-    /// else behind the others.
+    /// else that message tells of them in words and `call_tool` carries their calls.
     pub loaded_tools: Arc<[Arc<ToolSpec>]>,
     /// What the answer must look like once the model needs no more tools: JSON
     /// text, or a call of [`FINAL_TOOL`](halter_protocol::FINAL_TOOL).

@@ -1,7 +1,7 @@
 //! An agent file.
 
 use crate::content::ContentName;
-use crate::header::{Document, Malformed, WordList, first_paragraph, one_line};
+use crate::header::{Document, Malformed, UnreadKeys, WordList, first_paragraph, one_line};
 use crate::limits::MAX_DESCRIPTION_CHARS;
 use crate::name::usable_name;
 use crate::warning::ResourceWarning;
@@ -25,7 +25,27 @@ impl From<AgentDef> for LoadedAgent {
     }
 }
 
-/// The keys of the public format. Others are left to those they are meant for.
+/// The keys that are known here.
+const KEYS: &[&str] = &[
+    "name",
+    "description",
+    "tools",
+    "disallowedTools",
+    "model",
+    "effort",
+    "permissionMode",
+    "maxTurns",
+    "skills",
+    "mcpServers",
+    "hooks",
+    "isolation",
+    "background",
+    "memory",
+    "initialPrompt",
+];
+
+/// What is understood of the frontmatter. Other keys are left to those they are
+/// meant for.
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct AgentHeader {
@@ -53,7 +73,7 @@ impl LoadedAgent {
         origin: &ResourceOrigin,
         text: &str,
     ) -> Result<(Self, Vec<ResourceWarning>), Malformed> {
-        let Document { header, body } = Document::<AgentHeader>::parse(text)?;
+        let Document { header, body, keys } = Document::<AgentHeader>::parse(text)?;
         let of_plugin = matches!(origin, ResourceOrigin::Plugin { .. });
         // A plugin may hold prompts alone, which go by the names of their files.
         let header = match header {
@@ -111,11 +131,14 @@ impl LoadedAgent {
             of_plugin && header.permission_mode.is_some(),
             "permissionMode",
         );
-        if !unused.is_empty() {
-            warnings.push(ResourceWarning::KeysUnused {
-                kind: ResourceKind::Agent,
+        let unused = unused.into_iter().map(str::to_owned);
+        UnreadKeys::of(&keys, KEYS).report(unused, ResourceKind::Agent, path, &mut warnings);
+        let narrowed = header.tools.iter().flat_map(|list| &list.0);
+        let narrowed: Vec<String> = narrowed.filter(|it| is_narrowed(it)).cloned().collect();
+        if !narrowed.is_empty() {
+            warnings.push(ResourceWarning::ToolsNotGranted {
                 path: path.to_owned(),
-                keys: unused.into_iter().map(str::to_owned).collect(),
+                entries: narrowed,
             });
         }
         let own = |value: Option<Value>| value.filter(|it| !of_plugin && !it.is_null());
@@ -168,6 +191,14 @@ impl LoadedAgent {
         self.definition.hooks = None;
         self.definition.mcp_servers = None;
     }
+}
+
+/// True for an entry of `tools` that means a part of what a tool does, such as
+/// `Bash(git diff:*)`. An agent has a tool as a whole or not at all, so it has
+/// none by such an entry: it would get more than the file asks for.
+pub fn is_narrowed(entry: &str) -> bool {
+    let specifier = entry.split_once('(').map(|(_, rest)| rest.trim());
+    specifier.is_some_and(|rest| !matches!(rest, "*)" | ")"))
 }
 
 /// The names of the servers that a file describes instead of naming them.
@@ -249,11 +280,29 @@ mod tests {
         ---\n\nYou review.\n";
 
     #[test]
+    fn a_part_of_a_tool_is_told_from_the_whole() {
+        for (entry, narrowed) in [
+            ("Bash", false),
+            ("Bash(*)", false),
+            ("Bash()", false),
+            ("Bash(git diff:*)", true),
+            ("Agent(worker, reader)", true),
+        ] {
+            assert_eq!(is_narrowed(entry), narrowed, "{entry}");
+        }
+    }
+
+    #[test]
     fn every_public_key_is_read() {
         let (agent, told) = parse(FULL).unwrap();
         let told: Vec<String> = told.iter().map(ToString::to_string).collect();
         assert!(
-            told.len() == 1 && told[0].contains("effort, background"),
+            told.len() == 2 && told[0].contains("effort, background, color"),
+            "{told:?}"
+        );
+        // It would get the whole shell.
+        assert!(
+            told[1].contains("does not have Bash(git diff:*)"),
             "{told:?}"
         );
         let hook = json!({"type": "command", "command": "./check"});
@@ -283,6 +332,37 @@ mod tests {
     }
 
     #[test]
+    fn keys_that_nothing_reads_are_named_and_misspelt_ones_are_put_right() {
+        let text = "---\nname: a\ndescription: d\ndisallowed-tools: Bash\nPermissionMode: plan\n\
+                    maxturn: 3\ntemperature: 1\n---\np";
+        let (agent, told) = parse(text).unwrap();
+        assert_eq!((agent.permission_mode, agent.max_turns), (None, None));
+        let (kind, path) = (ResourceKind::Agent, Path::new("/a/code-reviewer.md"));
+        let misspelt = |key: &str, meant: &str| ResourceWarning::KeyMisspelt {
+            kind,
+            path: path.to_owned(),
+            key: key.to_owned(),
+            meant: meant.to_owned(),
+        };
+        assert_eq!(
+            told,
+            [
+                ResourceWarning::KeysUnused {
+                    kind,
+                    path: path.to_owned(),
+                    keys: vec!["temperature".to_owned()],
+                },
+                misspelt("PermissionMode", "permissionMode"),
+                misspelt("disallowed-tools", "disallowedTools"),
+                misspelt("maxturn", "maxTurns"),
+            ]
+        );
+        assert_eq!(told.iter().filter(|it| !it.is_note()).count(), 3);
+        let said = "agent /a/code-reviewer.md: nothing reads `maxturn`; write `maxTurns`";
+        assert_eq!(told[3].to_string(), said);
+    }
+
+    #[test]
     fn a_plugins_agent_cannot_widen_what_it_may_do() {
         let origin = ResourceOrigin::Plugin {
             plugin_id: "p".into(),
@@ -293,7 +373,10 @@ mod tests {
             (None, None, None)
         );
         let told = told[0].to_string();
-        assert!(told.contains("hooks, mcpServers, permissionMode"), "{told}");
+        assert!(
+            told.contains("hooks, mcpServers, permissionMode, color"),
+            "{told}"
+        );
         let (plain, told) = parse_from(&origin, "You review code.\n\nMore.").unwrap();
         assert_eq!(plain.name.as_str(), "code-reviewer");
         assert_eq!(plain.description, "You review code.");

@@ -2,7 +2,7 @@
 
 use crate::agent::model;
 use crate::content::ContentName;
-use crate::header::{Document, Malformed, WordList, first_paragraph, one_line};
+use crate::header::{Document, Malformed, UnreadKeys, WordList, first_paragraph, one_line};
 use crate::limits::MAX_DESCRIPTION_CHARS;
 use crate::name::usable_name;
 use crate::render::has_commands;
@@ -27,6 +27,25 @@ impl From<CommandDef> for LoadedCommand {
     }
 }
 
+/// The keys that are known here.
+const KEYS: &[&str] = &[
+    "description",
+    "argument-hint",
+    "arguments",
+    "model",
+    "allowed-tools",
+    "disallowed-tools",
+    "agent",
+    "background",
+    "context",
+    "disable-model-invocation",
+    "effort",
+    "hooks",
+    "name",
+    "paths",
+    "user-invocable",
+];
+
 #[derive(Debug, Default, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 struct CommandHeader {
@@ -34,8 +53,41 @@ struct CommandHeader {
     argument_hint: Option<Value>,
     arguments: Option<WordList>,
     model: Option<String>,
-    hooks: Option<Value>,
     allowed_tools: Option<WordList>,
+    disallowed_tools: Option<WordList>,
+    // What has no effect here: see `unused`.
+    agent: Option<Value>,
+    background: Option<Value>,
+    context: Option<Value>,
+    disable_model_invocation: Option<bool>,
+    effort: Option<Value>,
+    hooks: Option<Value>,
+    name: Option<Value>,
+    paths: Option<Value>,
+    user_invocable: Option<bool>,
+}
+
+impl CommandHeader {
+    /// The keys that are known and have no effect here. Models never start a
+    /// command, whatever it says, and a user always can.
+    fn unused(&self) -> Vec<String> {
+        let keys = [
+            ("agent", self.agent.is_some()),
+            ("background", self.background.is_some()),
+            ("context", self.context.is_some()),
+            (
+                "disable-model-invocation",
+                self.disable_model_invocation == Some(false),
+            ),
+            ("effort", self.effort.is_some()),
+            ("hooks", self.hooks.is_some()),
+            ("name", self.name.is_some()),
+            ("paths", self.paths.is_some()),
+            ("user-invocable", self.user_invocable == Some(false)),
+        ];
+        let present = keys.into_iter().filter(|(_, is_unused)| *is_unused);
+        present.map(|(key, _)| key.to_owned()).collect()
+    }
 }
 
 impl LoadedCommand {
@@ -47,7 +99,7 @@ impl LoadedCommand {
         origin: &ResourceOrigin,
         text: &str,
     ) -> Result<(Self, Vec<ResourceWarning>), Malformed> {
-        let Document { header, body } = Document::<CommandHeader>::parse(text)?;
+        let Document { header, body, keys } = Document::<CommandHeader>::parse(text)?;
         let header = header.unwrap_or_default();
         let name = name(relative)?;
         if body.trim().is_empty() {
@@ -58,13 +110,8 @@ impl LoadedCommand {
             None => one_line(&first_paragraph(body), MAX_DESCRIPTION_CHARS).0,
         };
         let mut warnings = Vec::new();
-        if header.hooks.is_some() {
-            warnings.push(ResourceWarning::KeysUnused {
-                kind: ResourceKind::Command,
-                path: path.to_owned(),
-                keys: vec!["hooks".to_owned()],
-            });
-        }
+        let unread = UnreadKeys::of(&keys, KEYS);
+        unread.report(header.unused(), ResourceKind::Command, path, &mut warnings);
         let rules = header.allowed_tools.as_ref();
         let allowed_tools = allow_rules(rules, path, ResourceKind::Command, &mut warnings);
         let definition = CommandDef {
@@ -77,6 +124,7 @@ impl LoadedCommand {
             arguments: header.arguments.unwrap_or_default().0,
             model: model(header.model),
             allowed_tools,
+            disallowed_tools: header.disallowed_tools.unwrap_or_default().0,
             runs_commands: has_commands(body),
         };
         Ok((Self { definition }, warnings))
@@ -153,8 +201,7 @@ mod tests {
     #[test]
     fn a_command_is_named_by_its_path() {
         let text = "---\ndescription: Fixes.\nargument-hint: [issue] [priority]\narguments: issue, priority\nmodel: small\n---\nFix $issue.\n";
-        let text = text.replace("[issue] [priority]", "\"[issue] [priority]\"");
-        let command = parse("git/fix-issue.md", &text).unwrap();
+        let command = parse("git/fix-issue.md", text).unwrap();
         assert_eq!(command.name, "git:fix-issue");
         assert_eq!(command.prompt, "Fix $issue.");
         assert_eq!(command.argument_hint.as_deref(), Some("[issue] [priority]"));
@@ -167,6 +214,32 @@ mod tests {
         );
         let listed = parse("a.md", "---\nargument-hint: [issue]\n---\nx").unwrap();
         assert_eq!(listed.argument_hint.as_deref(), Some("[issue]"));
+    }
+
+    #[test]
+    fn keys_of_skills_hold_or_are_reported() {
+        let text = "---\ndisallowed-tools: [Write, Bash]\ncontext: fork\nagent: Explore\n\
+                    background: true\ndisable-model-invocation: true\nuser-invocable: true\n\
+                    effort: high\nhooks: {Stop: []}\nname: other\npaths: src/**\n---\nGo.";
+        let (path, origin) = (Path::new("/c/go.md"), ResourceOrigin::Project);
+        let parse = |text| LoadedCommand::parse(path, Path::new("go.md"), &origin, text).unwrap();
+        let (command, warnings) = parse(text);
+        assert_eq!(command.definition.name, "go");
+        assert_eq!(command.definition.disallowed_tools, ["Write", "Bash"]);
+        let keys = "agent background context effort hooks name paths";
+        let unused = |keys: &str| ResourceWarning::KeysUnused {
+            kind: ResourceKind::Command,
+            path: path.to_owned(),
+            keys: keys.split(' ').map(str::to_owned).collect(),
+        };
+        assert_eq!(warnings, [unused(keys)]);
+        // Here users start commands, and models never do.
+        let (_, warnings) =
+            parse("---\ndisable-model-invocation: false\nuser-invocable: false\n---\nGo.");
+        assert_eq!(
+            warnings,
+            [unused("disable-model-invocation user-invocable")]
+        );
     }
 
     #[test]

@@ -127,7 +127,8 @@ mod tests {
             ..SkillDef::new("skl_1", "s", "d", "/my skills/s/SKILL.md", body)
         };
         let pieces = skill_text(&skill, arguments, SkillScope::Any).pieces;
-        let [TextPiece::Command(command)] = pieces.as_slice() else {
+        // Arguments without a place for them follow.
+        let [TextPiece::Command(command), ..] = pieces.as_slice() else {
             panic!("{pieces:?}");
         };
         command.problem.is_none().then(|| command.line.clone())

@@ -13,7 +13,10 @@ use crate::plugin::{
 use crate::skill::{LoadedSkill, SkillLoader};
 use crate::trust::{ContentTrust, NothingTrusted, TrustedContent};
 use crate::warning::{ResourceWarning, WarningList};
-use halter_protocol::{PluginId, ResourceKind, ResourceOrigin, ResourceSnapshot, Revision};
+use halter_protocol::{
+    AgentDef, PluginId, ResourceKind, ResourceOrigin, ResourceSnapshot, Revision,
+};
+use serde_json::Value;
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -43,7 +46,10 @@ pub struct ResourceCompiler {
     loaded_skills: Vec<LoadedSkill>,
     loaded_plugins: Vec<LoadedPlugin>,
     disabled_plugins: BTreeSet<String>,
+    enabled_plugins: BTreeSet<String>,
     trust: Arc<dyn ContentTrust>,
+    /// What is known to be wrong before anything is read.
+    warnings: Vec<ResourceWarning>,
 }
 
 impl Default for ResourceCompiler {
@@ -53,7 +59,9 @@ impl Default for ResourceCompiler {
             loaded_skills: Vec::new(),
             loaded_plugins: Vec::new(),
             disabled_plugins: BTreeSet::new(),
+            enabled_plugins: BTreeSet::new(),
             trust: Arc::new(NothingTrusted),
+            warnings: Vec::new(),
         }
     }
 }
@@ -90,7 +98,7 @@ impl ResourceCompiler {
     }
 
     /// Searches these roots for skills. Of two skills of one name, that of the
-    /// first root wins.
+    /// first root wins; what is a project's never wins over what is not.
     pub fn with_skill_roots(mut self, roots: Vec<PathBuf>) -> Self {
         self.places.skills = roots.into_iter().map(ResourceRoot::named).collect();
         self
@@ -126,6 +134,19 @@ impl ResourceCompiler {
         self
     }
 
+    /// Takes plugins of these names even if their manifest says
+    /// `defaultEnabled: false`.
+    pub fn with_enabled_plugins(mut self, names: impl IntoIterator<Item = String>) -> Self {
+        self.enabled_plugins.extend(names);
+        self
+    }
+
+    /// Says this along with what it finds.
+    pub fn with_warning(mut self, warning: ResourceWarning) -> Self {
+        self.warnings.push(warning);
+        self
+    }
+
     /// Says which content of projects may run programs. Nothing may, unless
     /// this says otherwise.
     pub fn with_trust(mut self, trust: Arc<dyn ContentTrust>) -> Self {
@@ -156,32 +177,48 @@ impl ResourceCompiler {
 
     fn compile_blocking(self) -> CompiledResources {
         let mut found = Found::default();
-        self.find_skills(&mut found);
+        found.warnings.extend(self.warnings.iter().cloned());
+        let mut loose = LooseEntries {
+            skills: self.find_skills(&mut found.warnings),
+            agents: search(&self.places.agents, &mut found.warnings),
+            commands: search(&self.places.commands, &mut found.warnings),
+            output_styles: search(&self.places.output_styles, &mut found.warnings),
+        };
         self.find_plugins(&mut found);
-        let agents = search(&self.places.agents, &mut found.warnings);
-        keep(&mut found.agents, agents, &mut found.warnings);
-        let commands = search(&self.places.commands, &mut found.warnings);
-        keep(&mut found.commands, commands, &mut found.warnings);
-        let styles = search(&self.places.output_styles, &mut found.warnings);
-        keep(&mut found.output_styles, styles, &mut found.warnings);
-        for plugin in std::mem::take(&mut found.plugins).into_values() {
-            found.open(plugin);
-        }
+        let plugins = std::mem::take(&mut found.plugins).into_values();
+        let (of_project, own): (Vec<_>, Vec<_>) =
+            plugins.partition(|plugin| plugin.manifest.origin == ResourceOrigin::Project);
+        // What a project holds never takes a name from what is the user's.
+        let loose_of_project = loose.take_of_project();
+        found.add_all(loose, own);
+        let own = found.commands.iter();
+        let own = own.filter(|(name, _)| !found.skills.contains_key(*name));
+        let own = own.map(|(name, command)| (name.clone(), command.path().to_owned()));
+        found.own_commands = own.collect();
+        found.add_all(loose_of_project, of_project);
+        // Several harnesses share a folder of skills, and link theirs to it.
+        let skills = &found.skills;
+        let is_loaded = |target: &Path| {
+            let mut roots = skills.values().map(|skill| skill.definition().root());
+            roots.any(|root| root == Some(target))
+        };
+        found.warnings.forget_links_to(is_loaded);
         found.judge(self.trust.as_ref());
         found.finish()
     }
 
-    fn find_skills(&self, found: &mut Found) {
+    fn find_skills(&self, warnings: &mut WarningList) -> Vec<LoadedSkill> {
         if !self.loaded_skills.is_empty() {
-            let skills = self.loaded_skills.clone();
-            return keep(&mut found.skills, skills, &mut found.warnings);
+            return self.loaded_skills.clone();
         }
+        let mut skills = Vec::new();
         for root in &self.places.skills {
             let loader = SkillLoader::new(&root.path).with_origin(root.origin.clone());
             let loaded = loader.load();
-            found.warnings.extend(loaded.warnings);
-            keep(&mut found.skills, loaded.skills, &mut found.warnings);
+            warnings.extend(loaded.warnings);
+            skills.extend(loaded.skills);
         }
+        skills
     }
 
     fn find_plugins(&self, found: &mut Found) {
@@ -191,20 +228,38 @@ impl ResourceCompiler {
                 let loader = PluginLoader::new(&root.path).with_origin(root.origin.clone());
                 let loaded = loader.load();
                 found.warnings.extend(loaded.warnings);
-                plugins.extend(loaded.plugins);
+                for plugin in loaded.plugins {
+                    let name = plugin.id.as_str();
+                    match plugin.default_enabled || self.enabled_plugins.contains(name) {
+                        true => plugins.push(plugin),
+                        false if self.disabled_plugins.contains(name) => {}
+                        false => found.warnings.push(ResourceWarning::NotEnabled {
+                            path: plugin.manifest.root,
+                        }),
+                    }
+                }
             }
         }
+        plugins.sort_by_key(|plugin| plugin.manifest.origin == ResourceOrigin::Project);
         for mut plugin in plugins {
             if self.disabled_plugins.contains(plugin.id.as_str()) {
                 continue;
             }
             if let Some(kept) = found.plugins.get(&plugin.id) {
-                let (kept, dropped) = (&kept.manifest.root, &plugin.manifest.root);
-                let warning = shadowed(ResourceKind::Plugin, plugin.id.as_str(), kept, dropped);
+                let place = |plugin: &LoadedPlugin| Place {
+                    path: plugin.manifest.root.clone(),
+                    of_project: plugin.manifest.origin == ResourceOrigin::Project,
+                };
+                let name = plugin.id.as_str();
+                let (kept, dropped) = (place(kept), place(&plugin));
+                let warning = name_taken(ResourceKind::Plugin, name, kept, dropped);
                 found.warnings.extend(warning);
                 continue;
             }
             self.withhold(&mut plugin, &mut found.warnings);
+            if plugin.manifest.origin == ResourceOrigin::Project {
+                found.project_plugins.insert(plugin.id.clone());
+            }
             found.plugins.insert(plugin.id.clone(), plugin);
         }
     }
@@ -214,8 +269,13 @@ impl ResourceCompiler {
         let Some(withheld) = plugin.runs() else {
             return;
         };
+        let trust = self.trust.as_ref();
+        let root = &plugin.manifest.root;
         if plugin.manifest.origin == ResourceOrigin::Project
-            && !is_trusted(self.trust.as_ref(), &plugin.manifest.root)
+            && !(is_trusted(trust, root)
+                && plugin
+                    .all_hooks()
+                    .all(|hooks| trust.trusts_files_of(&hooks, root)))
         {
             plugin.disarm();
             warnings.push(ResourceWarning::Untrusted {
@@ -229,6 +289,11 @@ impl ResourceCompiler {
 
 fn is_trusted(trust: &dyn ContentTrust, path: &Path) -> bool {
     TrustedContent::of(path).is_ok_and(|content| trust.is_trusted(&content.path, &content.digest))
+}
+
+/// The same, and what its hooks name besides.
+fn is_trusted_with(trust: &dyn ContentTrust, path: &Path, hooks: Option<&Value>) -> bool {
+    is_trusted(trust, path) && hooks.is_none_or(|hooks| trust.trusts_files_of(hooks, path))
 }
 
 fn search<T: definition_walk::Definition>(
@@ -250,6 +315,7 @@ trait Named {
 
     fn name(&self) -> &str;
     fn path(&self) -> &Path;
+    fn origin(&self) -> &ResourceOrigin;
 }
 
 impl Named for LoadedSkill {
@@ -261,6 +327,10 @@ impl Named for LoadedSkill {
 
     fn path(&self) -> &Path {
         &self.definition().path
+    }
+
+    fn origin(&self) -> &ResourceOrigin {
+        &self.definition().origin
     }
 }
 
@@ -274,6 +344,10 @@ impl Named for LoadedAgent {
     fn path(&self) -> &Path {
         &self.definition.path
     }
+
+    fn origin(&self) -> &ResourceOrigin {
+        &self.definition.origin
+    }
 }
 
 impl Named for LoadedCommand {
@@ -285,6 +359,10 @@ impl Named for LoadedCommand {
 
     fn path(&self) -> &Path {
         &self.definition.path
+    }
+
+    fn origin(&self) -> &ResourceOrigin {
+        &self.definition.origin
     }
 }
 
@@ -298,18 +376,63 @@ impl Named for LoadedOutputStyle {
     fn path(&self) -> &Path {
         &self.definition.path
     }
+
+    fn origin(&self) -> &ResourceOrigin {
+        &self.definition.origin
+    }
+}
+
+/// What belongs to no plugin.
+#[derive(Default)]
+struct LooseEntries {
+    skills: Vec<LoadedSkill>,
+    agents: Vec<LoadedAgent>,
+    commands: Vec<LoadedCommand>,
+    output_styles: Vec<LoadedOutputStyle>,
+}
+
+impl LooseEntries {
+    /// Takes what a project holds out of it.
+    fn take_of_project(&mut self) -> Self {
+        fn take<T: Named>(entries: &mut Vec<T>) -> Vec<T> {
+            let all = std::mem::take(entries).into_iter();
+            let (of_project, own) =
+                all.partition(|entry| *entry.origin() == ResourceOrigin::Project);
+            *entries = own;
+            of_project
+        }
+        Self {
+            skills: take(&mut self.skills),
+            agents: take(&mut self.agents),
+            commands: take(&mut self.commands),
+            output_styles: take(&mut self.output_styles),
+        }
+    }
 }
 
 /// Adds what has a name of its own, and says what has not.
-fn keep<T: Named>(kept: &mut BTreeMap<String, T>, entries: Vec<T>, warnings: &mut WarningList) {
+fn keep<T: Named>(
+    kept: &mut BTreeMap<String, T>,
+    entries: Vec<T>,
+    project_plugins: &BTreeSet<PluginId>,
+    warnings: &mut WarningList,
+) {
+    let place = |entry: &T| Place {
+        path: entry.path().to_owned(),
+        of_project: match entry.origin() {
+            ResourceOrigin::Project => true,
+            ResourceOrigin::Plugin { plugin_id } => project_plugins.contains(plugin_id),
+            _ => false,
+        },
+    };
     for entry in entries {
         match kept.entry(entry.name().to_owned()) {
-            Entry::Vacant(place) => {
-                place.insert(entry);
+            Entry::Vacant(vacant) => {
+                vacant.insert(entry);
             }
             Entry::Occupied(first) => {
-                let first = first.get();
-                warnings.extend(shadowed(T::KIND, first.name(), first.path(), entry.path()));
+                let (kept, dropped) = (place(first.get()), place(&entry));
+                warnings.extend(name_taken(T::KIND, entry.name(), kept, dropped));
             }
         }
     }
@@ -323,6 +446,11 @@ struct Found {
     commands: BTreeMap<String, LoadedCommand>,
     output_styles: BTreeMap<String, LoadedOutputStyle>,
     plugins: BTreeMap<PluginId, LoadedPlugin>,
+    project_plugins: BTreeSet<PluginId>,
+    /// The user's commands with their files, once they are all known, but for
+    /// those that have the name of a skill. A skill is started by its name, too,
+    /// and comes first.
+    own_commands: BTreeMap<String, PathBuf>,
     opened: Vec<LoadedPlugin>,
     hook_files: Vec<LoadedHooksFile>,
     mcp_servers: Vec<LoadedMcpServer>,
@@ -331,26 +459,45 @@ struct Found {
 }
 
 impl Found {
+    fn add_all(&mut self, entries: LooseEntries, plugins: Vec<LoadedPlugin>) {
+        self.add(entries);
+        for plugin in plugins {
+            self.open(plugin);
+        }
+    }
+
+    fn add(&mut self, mut entries: LooseEntries) {
+        let warnings = &mut self.warnings;
+        entries
+            .skills
+            .retain(|skill| match self.own_commands.get(Named::name(skill)) {
+                None => true,
+                Some(command) => {
+                    warnings.push(ResourceWarning::NameIsTheUsers {
+                        kind: ResourceKind::Skill,
+                        name: Named::name(skill).to_owned(),
+                        kept: command.clone(),
+                        dropped: Named::path(skill).to_owned(),
+                    });
+                    false
+                }
+            });
+        let (plugins, warnings) = (&self.project_plugins, &mut self.warnings);
+        keep(&mut self.skills, entries.skills, plugins, warnings);
+        keep(&mut self.agents, entries.agents, plugins, warnings);
+        keep(&mut self.commands, entries.commands, plugins, warnings);
+        let styles = entries.output_styles;
+        keep(&mut self.output_styles, styles, plugins, warnings);
+    }
+
     /// Adds the parts of a plugin to those of others.
     fn open(&mut self, mut plugin: LoadedPlugin) {
-        let warnings = &mut self.warnings;
-        keep(
-            &mut self.skills,
-            std::mem::take(&mut plugin.skills),
-            warnings,
-        );
-        keep(
-            &mut self.agents,
-            std::mem::take(&mut plugin.agents),
-            warnings,
-        );
-        keep(
-            &mut self.commands,
-            std::mem::take(&mut plugin.commands),
-            warnings,
-        );
-        let styles = std::mem::take(&mut plugin.output_styles);
-        keep(&mut self.output_styles, styles, warnings);
+        self.add(LooseEntries {
+            skills: std::mem::take(&mut plugin.skills),
+            agents: std::mem::take(&mut plugin.agents),
+            commands: std::mem::take(&mut plugin.commands),
+            output_styles: std::mem::take(&mut plugin.output_styles),
+        });
         self.hook_files.append(&mut plugin.hooks);
         self.mcp_servers.append(&mut plugin.mcp_servers);
         self.lsp_servers.append(&mut plugin.lsp_servers);
@@ -369,7 +516,7 @@ impl Found {
             let folder = skill.definition().root().map(Path::to_owned);
             let of_project = skill.definition().origin == ResourceOrigin::Project;
             if let Some(folder) = folder.filter(|_| of_project && skill.can_run_code())
-                && !is_trusted(trust, &folder)
+                && !is_trusted_with(trust, &folder, skill.definition().hooks.as_ref())
             {
                 skill.disarm();
                 self.warnings.push(untrusted(ResourceKind::Skill, &folder));
@@ -377,7 +524,8 @@ impl Found {
         }
         for agent in self.agents.values_mut() {
             let of_project = agent.definition.origin == ResourceOrigin::Project;
-            if of_project && agent.can_run_code() && !is_trusted(trust, &agent.definition.path) {
+            let AgentDef { path, hooks, .. } = &agent.definition;
+            if of_project && agent.can_run_code() && !is_trusted_with(trust, path, hooks.as_ref()) {
                 agent.disarm();
                 let path = &agent.definition.path;
                 self.warnings.push(untrusted(ResourceKind::Agent, path));
@@ -424,12 +572,16 @@ impl Found {
                 .map(|plugin| (plugin.id, plugin.manifest))
                 .collect(),
         };
+        let mut warnings = self.warnings;
+        for agent in snapshot.agents.values() {
+            warnings.extend(skills_not_preloaded(agent, &snapshot));
+        }
         CompiledResources {
             snapshot,
             hook_files: self.hook_files,
             mcp_servers: self.mcp_servers,
             lsp_servers: self.lsp_servers,
-            warnings: self.warnings.into_vec(),
+            warnings: warnings.into_vec(),
         }
     }
 
@@ -463,6 +615,22 @@ impl Found {
     }
 }
 
+/// Skills that an agent wants and that are not there, or that its names do not
+/// tell apart.
+fn skills_not_preloaded(
+    agent: &AgentDef,
+    snapshot: &ResourceSnapshot,
+) -> impl Iterator<Item = ResourceWarning> {
+    agent.skills.iter().filter_map(|name| {
+        let unresolved = snapshot.skill(name.as_str()).err()?;
+        Some(ResourceWarning::SkillNotPreloaded {
+            path: agent.path.clone(),
+            skill: name.to_string(),
+            reason: unresolved.to_string(),
+        })
+    })
+}
+
 fn names<T>(entries: &BTreeMap<String, T>, content_name: impl Fn(&T) -> String) -> Vec<String> {
     entries.values().map(content_name).collect()
 }
@@ -477,17 +645,35 @@ fn plugin_name(plugin: &LoadedPlugin) -> String {
         .finish("plg")
 }
 
+/// Where something that has a name is, and whose it is.
+struct Place {
+    path: PathBuf,
+    of_project: bool,
+}
+
 /// None for the same file, seen through two roots.
-fn shadowed(
+fn name_taken(
     kind: ResourceKind,
     name: &str,
-    kept: &Path,
-    dropped: &Path,
+    kept: Place,
+    dropped: Place,
 ) -> Option<ResourceWarning> {
-    (kept != dropped).then(|| ResourceWarning::Shadowed {
-        kind,
-        name: name.to_owned(),
-        kept: kept.to_owned(),
-        dropped: dropped.to_owned(),
-    })
+    let name = name.to_owned();
+    let displaces = dropped.of_project && !kept.of_project;
+    let (kept, dropped) = (kept.path, dropped.path);
+    match displaces {
+        _ if kept == dropped => None,
+        true => Some(ResourceWarning::NameIsTheUsers {
+            kind,
+            name,
+            kept,
+            dropped,
+        }),
+        false => Some(ResourceWarning::Shadowed {
+            kind,
+            name,
+            kept,
+            dropped,
+        }),
+    }
 }

@@ -45,7 +45,12 @@ impl Unread {
 /// The text of a regular file under `root`, which is a canonical path. A link
 /// is followed only if it stays under the root.
 pub(crate) fn read_text(root: &Path, path: &Path, max: u64) -> Result<String, Unread> {
-    match read_start(open_under(root, path)?, max)? {
+    whole_text(open_under(root, path)?, max)
+}
+
+/// The text of an open file of at most `max` bytes.
+pub(crate) fn whole_text(file: impl Read, max: u64) -> Result<String, Unread> {
+    match read_start(file, max)? {
         (_, true) => Err(Unread::TooLarge),
         (bytes, false) => utf8(bytes),
     }

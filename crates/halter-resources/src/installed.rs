@@ -2,14 +2,16 @@
 //! record of where they came from.
 
 use crate::error::ResourceError;
-use crate::limits::{MAX_MANIFEST_BYTES, MAX_TRUSTED_BYTES, MAX_TRUSTED_FILES};
+use crate::limits::{MAX_MANIFEST_BYTES, MAX_TRUSTED_BYTES, MAX_TRUSTED_FILES, PLUGIN_LOCK_WAIT};
 use crate::manifest::plugin_name;
 use crate::plugin::{LoadedPlugin, PluginLoader};
+use halter_config::lock_within;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fs;
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 const RECORD: &str = "plugins.json";
 const PLUGINS: &str = "plugins";
@@ -95,8 +97,8 @@ impl InstalledPlugins {
     ) -> Result<(LoadedPlugin, Vec<String>), ResourceError> {
         let (plugin, warnings) = check(folder)?;
         let name = plugin.manifest.name.clone();
-        let mut record = self.read()?;
-        if record.plugins.contains_key(&name) {
+        // Before the work of a copy, and again once nobody else writes.
+        if self.read()?.plugins.contains_key(&name) {
             return Err(ResourceError::PluginInstalled { name });
         }
         let failed = |error| self.failed(error);
@@ -114,8 +116,10 @@ impl InstalledPlugins {
         copying
             .directory(&plugin.manifest.root, copy.path())
             .map_err(|error| not_a_plugin(folder, error.to_string()))?;
+        let _lock = self.lock()?;
+        let mut record = self.read()?;
         let place = self.root().join(&name);
-        if place.exists() {
+        if place.exists() || record.plugins.contains_key(&name) {
             return Err(ResourceError::PluginInstalled { name });
         }
         fs::rename(copy.path(), &place).map_err(failed)?;
@@ -140,6 +144,7 @@ impl InstalledPlugins {
     /// # Errors
     /// If it is not installed, or cannot be removed.
     pub fn remove(&self, name: &str) -> Result<InstalledPlugin, ResourceError> {
+        let _lock = self.lock()?;
         let mut record = self.read()?;
         let name = plugin_name(name).map_err(|_| unknown(name))?;
         let removed = record.plugins.remove(&name).ok_or_else(|| unknown(&name))?;
@@ -158,10 +163,23 @@ impl InstalledPlugins {
     /// # Errors
     /// If it is not installed, or the record cannot be written.
     pub fn set_enabled(&self, name: &str, enabled: PluginSwitch) -> Result<(), ResourceError> {
+        let _lock = self.lock()?;
         let mut record = self.read()?;
         let plugin = record.plugins.get_mut(name).ok_or_else(|| unknown(name))?;
         plugin.enabled = enabled == PluginSwitch::On;
         self.write(&record)
+    }
+
+    /// Waits its turn among those who change what is installed; none if nothing
+    /// is. The lock ends with what is returned.
+    fn lock(&self) -> Result<Option<fs::File>, ResourceError> {
+        match fs::File::open(&self.directory) {
+            Ok(directory) => {
+                locked(directory, PLUGIN_LOCK_WAIT).map_err(|error| self.failed(error))
+            }
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(self.failed(error)),
+        }
     }
 
     fn read(&self) -> Result<Record, ResourceError> {
@@ -194,6 +212,15 @@ impl InstalledPlugins {
             directory: self.directory.clone(),
             reason: error.to_string(),
         }
+    }
+}
+
+fn locked(directory: fs::File, wait: Duration) -> io::Result<Option<fs::File>> {
+    match lock_within(&directory, wait) {
+        Err(error) if error.kind() == io::ErrorKind::WouldBlock => Err(io::Error::other(
+            "another process has been writing there for too long; try again when it has ended",
+        )),
+        result => result.map(|()| Some(directory)),
     }
 }
 
@@ -288,5 +315,21 @@ impl Copying<'_> {
             }
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn those_who_change_what_is_installed_wait_for_each_other() {
+        let directory = tempfile::tempdir().unwrap();
+        let open = || fs::File::open(directory.path()).unwrap();
+        let held = locked(open(), PLUGIN_LOCK_WAIT).unwrap();
+        let error = locked(open(), Duration::ZERO).unwrap_err();
+        assert!(error.to_string().contains("another process"), "{error}");
+        drop(held);
+        assert!(locked(open(), Duration::ZERO).unwrap().is_some());
     }
 }

@@ -54,19 +54,19 @@ mod skill_walk;
 pub mod trust;
 pub mod warning;
 
-pub use agent::LoadedAgent;
+pub use agent::{LoadedAgent, is_narrowed};
 pub use command::LoadedCommand;
 pub use compiler::{CompiledResources, ResourceCompiler};
 pub use error::ResourceError;
 pub use installed::{InstalledPlugin, InstalledPlugins, PluginSource, PluginSwitch};
 pub use output_style::LoadedOutputStyle;
-pub use places::{ResourcePlaces, ResourceRoot, UsualPlaces};
+pub use places::{ResourcePlaces, ResourceRoot, UsualPlaces, project_holding, project_top};
 pub use plugin::{
     LoadedHooksFile, LoadedLspServer, LoadedMcpServer, LoadedPlugin, LoadedPlugins, PluginLoader,
     PluginPart,
 };
 pub use skill::{LoadedSkill, LoadedSkills, SkillLoader};
-pub use trust::{ContentTrust, TrustedContent};
+pub use trust::{ContentTrust, TrustedContent, hooks_in};
 pub use warning::ResourceWarning;
 
 #[cfg(doctest)]

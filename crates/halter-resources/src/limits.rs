@@ -1,6 +1,8 @@
 //! The bounds of loading. Each is enforced where it is named and tested at its
 //! edge.
 
+use std::time::Duration;
+
 /// Bytes of one `SKILL.md`, agent, command or output style. A longer one is skipped with a warning.
 pub const MAX_SKILL_BYTES: u64 = 256 * 1024;
 
@@ -18,6 +20,10 @@ pub const MAX_LISTED_CHARS: usize = 1536;
 
 /// Skills of one root. The rest are left out with a warning.
 pub const MAX_SKILLS: usize = 512;
+
+/// Skills in directories below that of a session, which join when files there
+/// are used. The rest are left out with a warning.
+pub const MAX_NESTED_SKILLS: usize = 32;
 
 /// Agents, commands or output styles of one folder. The rest are left out with
 /// a warning.
@@ -68,3 +74,7 @@ pub const MAX_IMPORT_HOPS: usize = 4;
 /// Warnings kept of one compilation, besides one for each plugin. The last one
 /// says how many more there were.
 pub const MAX_WARNINGS: usize = 256;
+
+/// How long a change of what is installed waits for another process that
+/// changes it.
+pub const PLUGIN_LOCK_WAIT: Duration = Duration::from_secs(5);

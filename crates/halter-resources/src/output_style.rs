@@ -36,7 +36,7 @@ impl LoadedOutputStyle {
         origin: &ResourceOrigin,
         text: &str,
     ) -> Result<Self, Malformed> {
-        let Document { header, body } = Document::<OutputStyleHeader>::parse(text)?;
+        let Document { header, body, .. } = Document::<OutputStyleHeader>::parse(text)?;
         let header = header.unwrap_or_default();
         let stem = path.file_stem().and_then(|stem| stem.to_str());
         let name = header.name.as_deref().or(stem).unwrap_or_default();

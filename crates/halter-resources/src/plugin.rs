@@ -152,6 +152,15 @@ impl LoadedPlugin {
         (!names.is_empty()).then(|| names.join(", "))
     }
 
+    /// Its hooks and those of its skills, as JSON. A text that is none has no
+    /// hooks.
+    pub(crate) fn all_hooks(&self) -> impl Iterator<Item = Value> {
+        let files = self.hooks.iter();
+        let files = files.filter_map(|file| serde_json::from_str(&file.text).ok());
+        let skills = self.skills.iter();
+        files.chain(skills.filter_map(|skill| skill.definition().hooks.clone()))
+    }
+
     /// Takes away what can run programs.
     pub(crate) fn disarm(&mut self) {
         self.hooks.clear();

@@ -116,6 +116,7 @@ impl<'a> Opened<'a> {
             lsp_servers: self.lsp_servers(warnings),
             default_enabled: self.manifest.default_enabled,
             manifest: PluginManifest {
+                data: None,
                 name: self.manifest.name.clone(),
                 version: self.manifest.version.clone(),
                 description: self.manifest.description.clone(),
@@ -162,26 +163,43 @@ impl<'a> Opened<'a> {
         folders
     }
 
-    /// The places of a part: those of the manifest, else the usual one.
-    fn places(&self, part: PluginPart) -> Vec<PartPlace> {
-        if let Some(places) = self.manifest.parts.get(&part) {
-            return places.clone();
-        }
+    /// The places of a part. What is written in JSON is always read from the
+    /// usual file, and the manifest adds to it. For folders the manifest's places
+    /// stand instead of the usual one, which is reported.
+    fn places(&self, part: PluginPart, warnings: &mut WarningList) -> Vec<PartPlace> {
         let usual = part.default_place();
-        match exists(&self.root.join(usual)) {
-            true => vec![PartPlace::Path(usual.into())],
-            false => Vec::new(),
+        let named = self.manifest.parts.get(&part);
+        let mut places = match exists(&self.root.join(usual)) {
+            true if part.may_be_inline() || named.is_none() => vec![PartPlace::Path(usual.into())],
+            _ => Vec::new(),
+        };
+        for place in named.into_iter().flatten() {
+            if !places.contains(place) {
+                places.push(place.clone());
+            }
         }
+        let is_known = |place: &PartPlace| match place {
+            PartPlace::Path(path) => path.starts_with(usual) || Path::new(usual).starts_with(path),
+            PartPlace::Inline(_) => false,
+        };
+        let folder = self.root.join(usual);
+        if exists(&folder) && !places.iter().any(is_known) {
+            let key = part.manifest_key();
+            let reason = format!(
+                "the manifest's `{key}` names other places, which stand instead of this one; \
+                 add `./{usual}` there to have both"
+            );
+            warnings.push(skipped(&folder, None, reason));
+        }
+        places
     }
 
     fn definitions<T: Definition>(&self, part: PluginPart, warnings: &mut WarningList) -> Vec<T> {
-        let places = self
-            .places(part)
-            .into_iter()
-            .filter_map(|place| match place {
-                PartPlace::Path(path) => Some(self.root.join(path)),
-                PartPlace::Inline(_) => None,
-            });
+        let places = self.places(part, warnings).into_iter();
+        let places = places.filter_map(|place| match place {
+            PartPlace::Path(path) => Some(self.root.join(path)),
+            PartPlace::Inline(_) => None,
+        });
         let places: Vec<PathBuf> = places.collect();
         let found = definition_walk::walk_folders(self.root, &self.part_origin, &places);
         warnings.extend(found.warnings);
@@ -191,7 +209,7 @@ impl<'a> Opened<'a> {
     /// The texts of a part that is written in JSON.
     fn texts(&self, part: PluginPart, warnings: &mut WarningList) -> Vec<(PathBuf, String)> {
         let mut texts = Vec::new();
-        for place in self.places(part) {
+        for place in self.places(part, warnings) {
             match place {
                 PartPlace::Inline(value) => {
                     texts.push((self.manifest_path.clone(), value.to_string()));

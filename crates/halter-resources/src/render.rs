@@ -8,6 +8,7 @@
 
 use crate::command_line::CommandLine;
 use crate::frontmatter::{FrontmatterSplit, split};
+use crate::places::project_top;
 use halter_protocol::encoding::escape_path;
 use halter_protocol::{CommandDef, ResourceOrigin, ResourceSnapshot, SkillDef};
 use std::path::{Path, PathBuf};
@@ -21,6 +22,8 @@ const NOT_RUN: &str = "(not run yet: run it with the `shell` tool where you need
 pub enum SkillScope<'a> {
     /// In every session: what belongs to one stays as it is written.
     Any,
+    /// In every session that has these resources.
+    Resources(&'a ResourceSnapshot),
     /// In a session.
     Session {
         /// Its id.
@@ -96,6 +99,16 @@ impl RenderedText {
         }
     }
 
+    /// With arguments behind it, if it had no place for them.
+    fn with_arguments(mut self, arguments: &str) -> Self {
+        if !self.takes_arguments && !arguments.trim().is_empty() {
+            let more = format!("\n\nARGUMENTS: {}", arguments.trim());
+            self.text.push_str(&more);
+            self.pieces.push(TextPiece::Text(more));
+        }
+        self
+    }
+
     /// With all commands left to the model.
     fn without_commands(mut self) -> Self {
         for piece in &mut self.pieces {
@@ -113,7 +126,8 @@ impl RenderedText {
     }
 }
 
-/// The text of a skill, without its frontmatter.
+/// The text of a skill, without its frontmatter. Arguments without a place for
+/// them follow it.
 pub fn skill_text(skill: &SkillDef, arguments: &str, scope: SkillScope<'_>) -> RenderedText {
     let body = match split(&skill.body) {
         FrontmatterSplit::Plain { body } | FrontmatterSplit::WithFrontmatter { body, .. } => body,
@@ -121,7 +135,7 @@ pub fn skill_text(skill: &SkillDef, arguments: &str, scope: SkillScope<'_>) -> R
     };
     let directory = skill.root().map(Path::to_owned);
     let values = Values::new(arguments, &skill.arguments, directory, &skill.origin, scope);
-    let rendered = fill(body.trim(), &values, FileMarks::Text);
+    let rendered = fill(body.trim(), &values, FileMarks::Text).with_arguments(arguments);
     match skill.runs_commands {
         true => rendered,
         false => rendered.without_commands(),
@@ -133,12 +147,7 @@ pub fn command_text(command: &CommandDef, arguments: &str, scope: SkillScope<'_>
     let directory = command.path.parent().map(Path::to_owned);
     let origin = &command.origin;
     let values = Values::new(arguments, &command.arguments, directory, origin, scope);
-    let mut rendered = fill(&command.prompt, &values, FileMarks::Files);
-    if !rendered.takes_arguments && !arguments.trim().is_empty() {
-        let more = format!("\n\nARGUMENTS: {}", arguments.trim());
-        rendered.text.push_str(&more);
-        rendered.pieces.push(TextPiece::Text(more));
-    }
+    let rendered = fill(&command.prompt, &values, FileMarks::Files).with_arguments(arguments);
     match command.runs_commands {
         true => rendered,
         false => rendered.without_commands(),
@@ -180,17 +189,30 @@ impl<'a> Values<'a> {
         if let SkillScope::Session {
             session_id,
             working_dir,
-            resources,
+            ..
         } = scope
         {
             variables.push(("CLAUDE_SESSION_ID", session_id.to_owned()));
-            variables.push(("CLAUDE_PROJECT_DIR", escape_path(working_dir)));
-            if let ResourceOrigin::Plugin { plugin_id } = origin
-                && let Some(plugin) = resources.plugins.get(plugin_id)
+            let project = project_top(working_dir);
+            variables.push(("CLAUDE_PROJECT_DIR", escape_path(project)));
+        }
+        let resources = match scope {
+            SkillScope::Any => None,
+            SkillScope::Resources(resources) | SkillScope::Session { resources, .. } => {
+                Some(resources)
+            }
+        };
+        if let ResourceOrigin::Plugin { plugin_id } = origin
+            && let Some(plugin) = resources.and_then(|it| it.plugins.get(plugin_id))
+        {
+            for name in ["CLAUDE_PLUGIN_ROOT", "PLUGIN_ROOT"] {
+                variables.push((name, escape_path(&plugin.root)));
+            }
+            for (name, data) in ["CLAUDE_PLUGIN_DATA", "PLUGIN_DATA"]
+                .into_iter()
+                .zip(std::iter::repeat(plugin.data.as_deref()))
             {
-                for name in ["CLAUDE_PLUGIN_ROOT", "PLUGIN_ROOT"] {
-                    variables.push((name, escape_path(&plugin.root)));
-                }
+                variables.extend(data.map(|data| (name, escape_path(data))));
             }
         }
         Self {
@@ -473,6 +495,13 @@ mod tests {
             assert_eq!(text(body, arguments), expected, "{body}");
         }
         assert!(skill_text(&skill("$0", &[]), "", SkillScope::Any).takes_arguments);
+        // Where there is no place for them, they follow.
+        assert_eq!(
+            text("Review.", "the diff"),
+            "Review.\n\nARGUMENTS: the diff"
+        );
+        assert_eq!(text("Review $0.", "it"), "Review it.");
+        assert_eq!(text("Review.", " "), "Review.");
         assert!(!skill_text(&skill("${X}", &[]), "", SkillScope::Any).takes_arguments);
     }
 
@@ -587,7 +616,8 @@ mod tests {
 
         #[test]
         fn a_text_without_places_stays(body in "[a-z \n.,#]{0,60}") {
-            prop_assert_eq!(text(&body, "x"), body.trim());
+            prop_assert_eq!(text(&body, ""), body.trim());
+            prop_assert_eq!(text(&body, "x"), format!("{}\n\nARGUMENTS: x", body.trim()));
         }
     }
 }

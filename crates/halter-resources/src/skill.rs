@@ -4,9 +4,9 @@ use crate::agent::model;
 use crate::command::hint;
 use crate::content::ContentName;
 use crate::error::ResourceError;
-use crate::files::is_showable;
-use crate::header::{Document, Malformed, WordList, first_paragraph, one_line};
-use crate::limits::{MAX_DESCRIPTION_CHARS, MAX_LISTED_CHARS};
+use crate::files::{Unread, is_showable, whole_text};
+use crate::header::{Document, Malformed, UnreadKeys, WordList, first_paragraph, one_line};
+use crate::limits::{MAX_DESCRIPTION_CHARS, MAX_LISTED_CHARS, MAX_SKILL_BYTES};
 use crate::name::{is_public_name, usable_name};
 use crate::render::has_commands;
 use crate::skill_walk;
@@ -17,6 +17,7 @@ use halter_protocol::{
 };
 use serde::Deserialize;
 use serde_json::Value;
+use std::io::Read;
 use std::path::{Path, PathBuf};
 
 /// The file that makes a directory a skill.
@@ -134,6 +135,47 @@ impl LoadedSkill {
         self
     }
 
+    /// Reads the open `SKILL.md` of a project, with the checks of a
+    /// [`SkillLoader`].
+    ///
+    /// # Errors
+    /// What is wrong with it.
+    pub fn read(
+        path: &Path,
+        file: impl Read,
+    ) -> Result<(Self, Vec<ResourceWarning>), ResourceWarning> {
+        if !is_showable(path) {
+            let path = path.to_owned();
+            return Err(ResourceWarning::PathNotText { path });
+        }
+        let relative_path = relative_to_grandparent(path);
+        let root = path.parent().and_then(Path::parent);
+        let text = whole_text(file, MAX_SKILL_BYTES);
+        let origin = ResourceOrigin::Project;
+        Self::of_text(root.unwrap_or(path), relative_path, &origin, text)
+    }
+
+    /// Reads what was found at `relative_path` under `root`.
+    pub(crate) fn of_text(
+        root: &Path,
+        relative_path: PathBuf,
+        origin: &ResourceOrigin,
+        text: Result<String, Unread>,
+    ) -> Result<(Self, Vec<ResourceWarning>), ResourceWarning> {
+        let path = root.join(&relative_path);
+        let unread = |unread: Unread| (unread.line(), unread.reason(MAX_SKILL_BYTES));
+        let parsed = text.map_err(unread).and_then(|text| {
+            Self::parse(root, relative_path, origin, text)
+                .map_err(|malformed| (malformed.line, malformed.reason))
+        });
+        parsed.map_err(|(line, reason)| ResourceWarning::Skipped {
+            kind: ResourceKind::Skill,
+            path,
+            line,
+            reason,
+        })
+    }
+
     /// Reads the text of a `SKILL.md` found at `relative_path` under `root`.
     pub(crate) fn parse(
         root: &Path,
@@ -142,7 +184,8 @@ impl LoadedSkill {
         text: String,
     ) -> Result<(Self, Vec<ResourceWarning>), Malformed> {
         let path = root.join(&relative_path);
-        let Document { header, body } = Document::<SkillHeader>::parse(&text)?;
+        let Document { header, body, keys } = Document::<SkillHeader>::parse(&text)?;
+        let unread = UnreadKeys::of(&keys, KEYS);
         let header = header.unwrap_or_default();
         let mut warnings = Vec::new();
         let name = header
@@ -195,10 +238,7 @@ impl LoadedSkill {
             }
             None => None,
         };
-        if !keys.is_empty() {
-            let path = path.clone();
-            warnings.push(ResourceWarning::KeysUnused { kind, path, keys });
-        }
+        unread.report(keys, kind, &path, &mut warnings);
         let description = match &header.when_to_use {
             Some(when) => one_line(&format!("{description} {when}"), MAX_LISTED_CHARS).0,
             None => description,
@@ -229,6 +269,31 @@ impl LoadedSkill {
         Ok((skill, warnings))
     }
 }
+
+/// The keys that are known here; the last three say something to people.
+const KEYS: &[&str] = &[
+    "name",
+    "description",
+    "when_to_use",
+    "when-to-use",
+    "argument-hint",
+    "arguments",
+    "paths",
+    "model",
+    "always",
+    "disable-model-invocation",
+    "user-invocable",
+    "hooks",
+    "allowed-tools",
+    "disallowed-tools",
+    "effort",
+    "context",
+    "agent",
+    "background",
+    "metadata",
+    "license",
+    "compatibility",
+];
 
 /// What is understood of the frontmatter; the public format has more, which is
 /// left to those it is meant for.
@@ -373,6 +438,33 @@ mod tests {
     }
 
     #[test]
+    fn keys_that_nothing_reads_are_named_and_those_for_people_are_not() {
+        let (_, warning) = parse(
+            "---\nname: a\ndescription: d\nlicense: MIT\nmetadata: {author: me}\n\
+             compatibility: any\n---\nGo.",
+        )
+        .unwrap();
+        assert_eq!(warning, None);
+        let (_, warning) =
+            parse("---\nname: a\ndescription: d\neffort: high\ntags: [x]\n---\nGo.").unwrap();
+        let said = warning.unwrap().to_string();
+        assert!(
+            said.ends_with("without effect here: effort, tags"),
+            "{said}"
+        );
+        let (skill, warning) =
+            parse("---\nname: a\ndescription: d\nallowedTools: Bash\n---\nGo.").unwrap();
+        assert!(skill.definition().allowed_tools.is_empty());
+        let said = warning.unwrap();
+        assert!(!said.is_note());
+        assert!(
+            said.to_string()
+                .ends_with("nothing reads `allowedTools`; write `allowed-tools`"),
+            "{said}"
+        );
+    }
+
+    #[test]
     fn what_the_public_format_says_is_read() {
         let (skill, warning) = parse(
             "---\nname: deploy\ndescription: Deploys.\nwhen_to_use: When asked to ship.\n\
@@ -453,7 +545,7 @@ mod tests {
     fn malformed_frontmatter_is_refused_with_its_line() {
         for (text, line) in [
             ("---\nname: a\n", Some(1)),
-            ("---\nname: a\ndescription: Use when: asked\n---\n", Some(3)),
+            ("---\nname: a\ndisallowed-tools: [Write\n---\nx", Some(3)),
             ("---\nname: a\ndescription: [a, b]\n---\nx", Some(3)),
             ("---\n- a\n- b\n---\nx", Some(2)),
             ("---\nname: a\nname: b\n---\nx", Some(3)),

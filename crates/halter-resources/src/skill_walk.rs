@@ -159,24 +159,14 @@ impl SkillWalk<'_> {
             return;
         }
         let relative: PathBuf = path.strip_prefix(self.root).unwrap_or(&path).to_owned();
-        let skipped = match read_text(self.root, &path, MAX_SKILL_BYTES) {
-            Ok(text) => match LoadedSkill::parse(self.root, relative, self.origin, text) {
-                Ok((skill, warnings)) => {
-                    self.skills.push(skill);
-                    self.warnings.extend(warnings);
-                    return;
-                }
-                Err(malformed) => (malformed.line, malformed.reason),
-            },
-            Err(unread) => (unread.line(), unread.reason(MAX_SKILL_BYTES)),
-        };
-        let (line, reason) = skipped;
-        self.warnings.push(ResourceWarning::Skipped {
-            kind: ResourceKind::Skill,
-            path,
-            line,
-            reason,
-        });
+        let text = read_text(self.root, &path, MAX_SKILL_BYTES);
+        match LoadedSkill::of_text(self.root, relative, self.origin, text) {
+            Ok((skill, warnings)) => {
+                self.skills.push(skill);
+                self.warnings.extend(warnings);
+            }
+            Err(skipped) => self.warnings.push(skipped),
+        }
     }
 
     fn skipped(&mut self, path: &Path, reason: &str) {

@@ -4,8 +4,14 @@
 //! agents and skills. They are withheld until the user has trusted exactly the
 //! content that is there now.
 
-use crate::limits::{MAX_TRUSTED_BYTES, MAX_TRUSTED_FILES};
+use crate::files::whole_text;
+use crate::header::Document;
+use crate::limits::{MAX_SKILL_BYTES, MAX_TRUSTED_BYTES, MAX_TRUSTED_FILES};
+use crate::plugin::PluginLoader;
+use crate::skill::SKILL_FILE;
 use halter_protocol::ContentHash;
+use serde::Deserialize;
+use serde_json::Value;
 use std::fs::{self, File};
 use std::io::{self, Read};
 use std::os::unix::ffi::OsStrExt;
@@ -20,6 +26,11 @@ const REPOSITORY: &str = ".git";
 pub trait ContentTrust: Send + Sync {
     /// Whether this content is trusted at this canonical path.
     fn is_trusted(&self, path: &Path, digest: &str) -> bool;
+
+    /// Whether the files of the project that hooks name are trusted as they
+    /// are now, besides the `content` that holds the hooks: a folder, or a file
+    /// with frontmatter.
+    fn trusts_files_of(&self, hooks: &Value, content: &Path) -> bool;
 }
 
 /// Trusts nothing.
@@ -30,6 +41,40 @@ impl ContentTrust for NothingTrusted {
     fn is_trusted(&self, _: &Path, _: &str) -> bool {
         false
     }
+
+    fn trusts_files_of(&self, _: &Value, _: &Path) -> bool {
+        false
+    }
+}
+
+/// The hooks in a folder or file that a user may trust: a skill, a plugin or an
+/// agent file. What cannot be read has none. Blocks on the file system.
+pub fn hooks_in(content: &Path) -> Vec<Value> {
+    if content.is_file() {
+        return hooks_in_file(content).into_iter().collect();
+    }
+    let mut hooks: Vec<Value> = hooks_in_file(&content.join(SKILL_FILE))
+        .into_iter()
+        .collect();
+    for plugin in PluginLoader::new(content).load().plugins {
+        // A folder that is one skill is read as a plugin of it, too.
+        let more: Vec<Value> = plugin
+            .all_hooks()
+            .filter(|it| !hooks.contains(it))
+            .collect();
+        hooks.extend(more);
+    }
+    hooks
+}
+
+fn hooks_in_file(path: &Path) -> Option<Value> {
+    #[derive(Default, Deserialize)]
+    struct Header {
+        hooks: Option<Value>,
+    }
+    let text = whole_text(File::open(path).ok()?, MAX_SKILL_BYTES).ok()?;
+    let document = Document::<Header>::parse(&text).ok()?;
+    document.header?.hooks
 }
 
 /// A file or folder as it was when it was looked at.

@@ -34,6 +34,11 @@ pub enum ResourceWarning {
         /// The link.
         path: PathBuf,
     },
+    /// A plugin that is not in force unless somebody enables it.
+    NotEnabled {
+        /// Its folder.
+        path: PathBuf,
+    },
     /// A limit was reached and something left out.
     LimitReached {
         /// Where.
@@ -78,6 +83,17 @@ pub enum ResourceWarning {
         /// The one that is not.
         dropped: PathBuf,
     },
+    /// Something of a project that has the name of what is the user's own.
+    NameIsTheUsers {
+        /// What they are.
+        kind: ResourceKind,
+        /// The name.
+        name: String,
+        /// What is the user's, and is used.
+        kept: PathBuf,
+        /// What is the project's, and is not.
+        dropped: PathBuf,
+    },
     /// The name of a skill that other harnesses may not take.
     NameNotPublic {
         /// Its file.
@@ -85,7 +101,7 @@ pub enum ResourceWarning {
         /// The name.
         name: String,
     },
-    /// Keys that are known and have no effect here.
+    /// Keys that have no effect here.
     KeysUnused {
         /// What they were said of.
         kind: ResourceKind,
@@ -93,6 +109,34 @@ pub enum ResourceWarning {
         path: PathBuf,
         /// The keys.
         keys: Vec<String>,
+    },
+    /// A key that has no effect because it is spelled in another way than the
+    /// one that has.
+    KeyMisspelt {
+        /// What it was said of.
+        kind: ResourceKind,
+        /// The file.
+        path: PathBuf,
+        /// The key, as written.
+        key: String,
+        /// The key that is read.
+        meant: String,
+    },
+    /// A skill that an agent file wants and that it does not have.
+    SkillNotPreloaded {
+        /// The file.
+        path: PathBuf,
+        /// The skill, as written.
+        skill: String,
+        /// Why not.
+        reason: String,
+    },
+    /// Tools of which an agent file wants a part only.
+    ToolsNotGranted {
+        /// The file.
+        path: PathBuf,
+        /// What it asks for.
+        entries: Vec<String>,
     },
     /// MCP servers that an agent file describes itself.
     ServersNotStarted {
@@ -168,6 +212,7 @@ impl ResourceWarning {
             Self::DirectoryUnreadable { .. } => "resource_directory_unreadable",
             Self::PathNotText { .. } => "resource_path_not_text",
             Self::LinkNotFollowed { .. } => "resource_link_not_followed",
+            Self::NotEnabled { .. } => "plugin_not_enabled",
             Self::LimitReached { .. } => "resource_limit_reached",
             Self::Skipped { kind, .. } => match kind {
                 ResourceKind::Skill => "skill_skipped",
@@ -188,8 +233,12 @@ impl ResourceWarning {
                 ResourceKind::OutputStyle => "output_style_shadowed",
                 _ => "plugin_shadowed",
             },
+            Self::NameIsTheUsers { .. } => "resource_name_is_the_users",
             Self::NameNotPublic { .. } => "skill_name_not_public",
             Self::KeysUnused { .. } => "resource_keys_unused",
+            Self::KeyMisspelt { .. } => "resource_key_misspelt",
+            Self::SkillNotPreloaded { .. } => "agent_skill_not_preloaded",
+            Self::ToolsNotGranted { .. } => "agent_tools_not_granted",
             Self::ServersNotStarted { .. } => "agent_servers_not_started",
             Self::RuleUnused { .. } => "resource_rule_unused",
             Self::VersionMissing { .. } => "plugin_version_missing",
@@ -228,6 +277,12 @@ impl fmt::Display for ResourceWarning {
                  add its target as a root",
                 shown(path)
             ),
+            Self::NotEnabled { path } => write!(
+                f,
+                "{}: its manifest says `defaultEnabled: false`, so it is not in force; \
+                 install it with `halter plugin install` and enable it",
+                shown(path)
+            ),
             Self::LimitReached { path, reason } => write!(f, "{}: {reason}", shown(path)),
             Self::Skipped {
                 kind,
@@ -263,17 +318,57 @@ impl fmt::Display for ResourceWarning {
                 shown(dropped),
                 shown(kept)
             ),
+            Self::NameIsTheUsers {
+                kind,
+                name,
+                kept,
+                dropped,
+            } => write!(
+                f,
+                "{kind} `{name}`: {} is not used: it is the project's, and {}, which is yours, \
+                 has the same name; rename one",
+                shown(dropped),
+                shown(kept)
+            ),
             Self::NameNotPublic { path, name } => write!(
                 f,
                 "skill {}: other harnesses take names of lower-case letters, digits and hyphens, \
                  and this one is `{name}`",
                 shown(path)
             ),
+            Self::ToolsNotGranted { path, entries } => write!(
+                f,
+                "agent {}: it does not have {}: an agent has a tool as a whole or not at all; \
+                 name the tool alone, and say by permission rules what it may do",
+                shown(path),
+                entries.join(", ")
+            ),
             Self::KeysUnused { kind, path, keys } => write!(
                 f,
                 "{kind} {}: without effect here: {}",
                 shown(path),
-                keys.join(", ")
+                keys.join(", ").escape_debug()
+            ),
+            Self::KeyMisspelt {
+                kind,
+                path,
+                key,
+                meant,
+            } => write!(
+                f,
+                "{kind} {}: nothing reads `{}`; write `{meant}`",
+                shown(path),
+                key.escape_debug()
+            ),
+            Self::SkillNotPreloaded {
+                path,
+                skill,
+                reason,
+            } => write!(
+                f,
+                "agent {}: it works without the skill `{}`: {reason}",
+                shown(path),
+                skill.escape_debug()
             ),
             Self::ServersNotStarted { path, described } => write!(
                 f,
@@ -371,6 +466,16 @@ impl WarningList {
             warning if self.kept.len() < MAX_WARNINGS => self.kept.push(warning),
             _ => self.more += 1,
         }
+    }
+
+    /// Leaves out what is said of links to places that are known otherwise.
+    pub fn forget_links_to(&mut self, is_known: impl Fn(&Path) -> bool) {
+        self.kept.retain(|warning| match warning {
+            ResourceWarning::LinkNotFollowed { path } => {
+                !std::fs::canonicalize(path).is_ok_and(|target| is_known(&target))
+            }
+            _ => true,
+        });
     }
 
     pub fn into_vec(mut self) -> Vec<ResourceWarning> {

@@ -24,14 +24,20 @@ impl SessionHandle {
         };
         let resources = self.services().resources.get();
         let snapshot = &resources.snapshot;
-        match snapshot.skill(name) {
-            Ok(skill) if skill.model_only => {
+        // A command of this very name comes before a skill of a plugin that ends
+        // in it.
+        let is_command =
+            !snapshot.skills.contains_key(name) && snapshot.commands.contains_key(name);
+        let skill = (!is_command).then(|| snapshot.skill(name));
+        match skill {
+            None => {}
+            Some(Ok(skill)) if skill.model_only => {
                 let message = format!("the skill '{}' is for models to use", skill.name);
                 return Err(HalterError::new("skill_not_invocable", message)
                     .with_hint("ask for what it does, in words")
                     .into());
             }
-            Ok(skill) if skill.fork.is_some() => {
+            Some(Ok(skill)) if skill.fork.is_some() => {
                 let call = json!({"skill": skill.name, "args": arguments});
                 let text = format!(
                     "The user wants the skill '{}', which a subagent follows: call the tool \
@@ -41,15 +47,17 @@ impl SessionHandle {
                 let message = UserMessage::text(line.trim()).with_part(ContentPart::Text { text });
                 return Ok(Some(Turn::new(message)));
             }
-            Ok(skill) => {
+            Some(Ok(skill)) => {
                 let turn = Turn::user(line.trim()).with_use(ResourceUse::Skill {
                     name: skill.name.clone(),
                     arguments: arguments.to_owned(),
                 });
                 return Ok(Some(self.with_model(turn, skill.model.as_deref())));
             }
-            Err(error @ UnresolvedName::Ambiguous { .. }) => return Err(unresolved(&error).into()),
-            Err(_) => {}
+            Some(Err(error @ UnresolvedName::Ambiguous { .. })) => {
+                return Err(unresolved(&error).into());
+            }
+            Some(Err(_)) => {}
         }
         let command = match snapshot.command(name) {
             Ok(command) => command,

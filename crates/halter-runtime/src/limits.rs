@@ -175,6 +175,10 @@ pub const FORWARDED_EVENTS: u64 = 100_000;
 /// How long git may take for the worktree of a subagent.
 pub const WORKTREE_DEADLINE: Duration = Duration::from_secs(120);
 
+/// Names of settings that a repository with worktrees of subagents may have: in
+/// one with more, git could run what is not turned off.
+pub const WORKTREE_SETTINGS_BYTES: usize = 1024 * 1024;
+
 /// The largest snapshot of resources that logs keep, as JSON. Of a larger one
 /// they keep the name, and no later process can say what has changed.
 pub const KEPT_SNAPSHOT_BYTES: usize = 16 * 1024 * 1024;

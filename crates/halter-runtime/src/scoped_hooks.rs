@@ -6,6 +6,7 @@ use halter_hooks::file::{HookOrigin, ParsedHooks, parse_value};
 use halter_hooks::{HookEventName, HookWarning, Hooks};
 use halter_protocol::encoding::escape_path;
 use halter_protocol::{AgentDef, ResourceOrigin, ResourceSnapshot, SessionBlueprint, SkillDef};
+use halter_resources::project_holding;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::Arc;
@@ -170,14 +171,21 @@ impl SessionScopes {
 pub fn hooks_of_skill(skill: &SkillDef, resources: &ResourceSnapshot) -> Option<ParsedHooks> {
     let written = skill.hooks.as_ref()?;
     let directory = skill.root().unwrap_or(Path::new("/"));
-    let root = match &skill.origin {
+    let plugin = match &skill.origin {
         ResourceOrigin::Plugin { plugin_id } => resources.plugins.get(plugin_id),
         _ => None,
     };
-    let root = root.map_or(directory, |plugin| plugin.root.as_path());
+    let root = plugin.map_or(directory, |plugin| plugin.root.as_path());
     let owner = format!("skill:{}", skill.name);
     let place = escape_path(&skill.path);
-    let origin = HookOrigin::plugin(owner.into(), root, place).with_skill_dir(directory);
+    let mut origin = HookOrigin::plugin(owner.into(), root, place).with_skill_dir(directory);
+    if let Some(data) = plugin.and_then(|plugin| plugin.data.as_ref()) {
+        origin = origin.with_data(data);
+    }
+    let owner = plugin.map_or(&skill.origin, |plugin| &plugin.origin);
+    if *owner == ResourceOrigin::Project {
+        origin = origin.in_project(project_holding(root));
+    }
     Some(parse_value(written, &origin))
 }
 
@@ -187,7 +195,10 @@ pub fn hooks_of_agent(agent: &AgentDef) -> Option<ParsedHooks> {
     let directory = agent.path.parent().unwrap_or(Path::new("/"));
     let owner = format!("agent:{}", agent.name);
     let place = escape_path(&agent.path);
-    let origin = HookOrigin::plugin(owner.into(), directory, place);
+    let mut origin = HookOrigin::plugin(owner.into(), directory, place);
+    if agent.origin == ResourceOrigin::Project {
+        origin = origin.in_project(project_holding(&agent.path));
+    }
     Some(parse_value(written, &origin))
 }
 

@@ -13,7 +13,7 @@ use crate::toolset::{ToolDeferral, Toolset};
 use halter_hooks::Hooks;
 use halter_hooks::file::{HookOutside, NothingOutside};
 use halter_protocol::{
-    IdSource, PromptSegment, ResourceSnapshot, SubagentEventForwarding, SystemIds,
+    IdSource, OutputStyleDef, PromptSegment, ResourceSnapshot, SubagentEventForwarding, SystemIds,
 };
 use halter_providers::ModelRegistry;
 use halter_session::{DurabilityPolicy, SessionStore, TraceRecorder};
@@ -189,6 +189,16 @@ impl RuntimeServices {
         self.prompts
             .segments(own_prompt, &init.append_system_prompt)
     }
+
+    /// All that no tool may touch now.
+    pub fn protected(&self) -> Vec<PathBuf> {
+        self.protected_with(&self.resources.get())
+    }
+
+    /// All that no tool may touch while `resources` are in force.
+    pub(crate) fn protected_with(&self, resources: &Resources) -> Vec<PathBuf> {
+        [&self.protected_paths[..], &resources.protected].concat()
+    }
 }
 
 /// Skills and hooks in force, replaced as one.
@@ -196,10 +206,15 @@ impl RuntimeServices {
 pub struct Resources {
     /// The skills and plugins.
     pub snapshot: Arc<ResourceSnapshot>,
+    /// The output style that all sessions start from.
+    pub style: Option<OutputStyleDef>,
     /// The hooks.
     pub hooks: Arc<Hooks>,
     /// What the user should know about them.
     pub warnings: Vec<String>,
+    /// Files that no tool may touch while these are in force, beside those of
+    /// the services: what came with hooks after the runtime was made.
+    pub protected: Vec<PathBuf>,
 }
 
 /// The resources of a runtime; sessions take them up at their next turn.

@@ -250,10 +250,21 @@ impl ToolDirectory for SessionDirectory {
         self.tools.deferred.iter().cloned().chain(late).collect()
     }
 
+    fn sent(&self) -> Vec<ToolName> {
+        let sent = self.tools.specs.iter();
+        sent.map(|spec| spec.name.clone()).collect()
+    }
+
     fn starting(&self) -> Vec<String> {
         let current = self.late.as_ref().map(|late| late.current());
         let starting = current.iter().flat_map(|set| set.starting());
         starting.map(str::to_owned).collect()
+    }
+
+    fn problems(&self) -> Vec<String> {
+        let current = self.late.as_ref().map(|late| late.current());
+        let problems = current.iter().flat_map(|set| set.problems());
+        problems.map(str::to_owned).collect()
     }
 
     async fn waits(&self, starting: usize) -> bool {

@@ -26,8 +26,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use serde_json::value::RawValue;
 use std::borrow::Cow;
-use std::collections::hash_map::Entry;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
 /// How a document with blobs starts. No document stored here has a field of
@@ -163,21 +162,31 @@ pub(crate) struct Texts {
 impl Texts {
     /// Fetches what `json` needs and is not here yet.
     pub async fn fetch(&mut self, store: &dyn SessionStore, json: &str) -> Result<(), StoreError> {
-        for hash in table_of(json).unwrap_or_default().into_values() {
-            let Entry::Vacant(place) = self.found.entry(hash) else {
-                continue;
-            };
+        for hash in self.missing(json) {
             let bytes = store.blob(&hash).await?;
-            let text = bytes
-                .as_deref()
-                .and_then(|bytes| std::str::from_utf8(bytes).ok());
-            if text.is_none() {
-                self.any_lost = true;
-                tracing::warn!(%hash, "a stored text is missing; its place says so");
-            }
-            place.insert(text.map(Arc::from));
+            self.add(hash, bytes);
         }
         Ok(())
+    }
+
+    /// What `json` needs and is not here yet.
+    pub fn missing(&self, json: &str) -> BTreeSet<BlobHash> {
+        let hashes = table_of(json).unwrap_or_default().into_values();
+        hashes
+            .filter(|hash| !self.found.contains_key(hash))
+            .collect()
+    }
+
+    /// Adds what a store has under a hash.
+    pub fn add(&mut self, hash: BlobHash, bytes: Option<Bytes>) {
+        let text = bytes
+            .as_deref()
+            .and_then(|bytes| std::str::from_utf8(bytes).ok());
+        if text.is_none() {
+            self.any_lost = true;
+            tracing::warn!(%hash, "a stored text is missing; its place says so");
+        }
+        self.found.insert(hash, text.map(Arc::from));
     }
 
     /// True if the store had not all that was asked for.

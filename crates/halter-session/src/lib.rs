@@ -13,6 +13,7 @@
 //! | `sqlite` | sessions in one SQLite file (feature `sqlite`) |
 //! | [`records`] | what goes into a store and comes out of it |
 //! | [`codec`] | the stored form of events, and reading them back |
+//! | [`blueprint`] | the stored form of a blueprint |
 //! | [`checkpoint`] | the stored form of a state |
 //! | [`trace`] | a session as a text file, live or exported |
 //! | [`blob`] | content stored once, under its hash |
@@ -21,6 +22,7 @@
 //! | [`limits`] | every bound, by name and unit |
 
 pub mod blob;
+pub mod blueprint;
 pub mod checkpoint;
 pub mod codec;
 #[cfg(feature = "conformance")]
@@ -36,6 +38,7 @@ pub mod store;
 pub mod trace;
 
 pub use blob::{Blob, BlobHash};
+pub use blueprint::{decode_blueprint, encode_blueprint};
 pub use codec::read_events;
 pub use error::{SessionCommitConflict, StoreError};
 pub use halter_protocol::fold;

@@ -1,6 +1,7 @@
 //! Sessions that live as long as the process.
 
 use crate::blob::{Blob, BlobHash};
+use crate::blueprint::{decode_blueprint, encode_blueprint};
 use crate::error::StoreError;
 use crate::limits::{MAX_READ_BYTES, MAX_READ_EVENTS};
 use crate::records::{
@@ -12,6 +13,7 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use halter_protocol::{SessionId, Timestamp};
 use std::collections::{BTreeSet, HashMap, HashSet};
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// A store in memory: nothing survives the process, whatever the durability.
@@ -45,7 +47,13 @@ struct Shared {
 
 #[derive(Debug)]
 struct Session {
-    record: SessionRecord,
+    id: SessionId,
+    parent: Option<SessionId>,
+    created_at: Timestamp,
+    working_dir: PathBuf,
+    schema_version: u32,
+    /// Its stored form.
+    blueprint: String,
     epoch: u64,
     events: Vec<Arc<str>>,
     blobs: HashSet<BlobHash>,
@@ -60,19 +68,17 @@ impl Session {
     }
 
     fn cursor(&self) -> PageCursor {
-        let id = self.record.blueprint.session_id.as_str();
-        PageCursor::new(self.updated_at.as_microsecond(), id)
+        PageCursor::new(self.updated_at.as_microsecond(), self.id.as_str())
     }
 
     fn summary(&self) -> SessionSummary {
-        let blueprint = &self.record.blueprint;
         SessionSummary {
-            session_id: blueprint.session_id.clone(),
-            parent_session_id: blueprint.parent_session_id.clone(),
-            created_at: to_micros(blueprint.created_at),
+            session_id: self.id.clone(),
+            parent_session_id: self.parent.clone(),
+            created_at: to_micros(self.created_at),
             updated_at: to_micros(self.updated_at),
             head: self.head(),
-            working_dir: blueprint.working_dir.clone(),
+            working_dir: self.working_dir.clone(),
             title: self.title.clone(),
         }
     }
@@ -128,14 +134,7 @@ impl Inner {
             session.updated_at = at;
             self.by_update.insert(session.cursor());
         }
-        for Blob { hash, bytes } in batch.blobs {
-            if session.blobs.insert(hash) {
-                self.blobs
-                    .entry(hash)
-                    .or_insert(Shared { bytes, sessions: 0 })
-                    .sessions += 1;
-            }
-        }
+        keep(&mut self.blobs, &mut session.blobs, batch.blobs);
         Ok(head)
     }
 
@@ -177,24 +176,42 @@ impl Inner {
     }
 }
 
+/// Keeps the blobs of a session, each once.
+fn keep(all: &mut HashMap<BlobHash, Shared>, own: &mut HashSet<BlobHash>, blobs: Vec<Blob>) {
+    for Blob { hash, bytes } in blobs {
+        if own.insert(hash) {
+            let shared = all.entry(hash);
+            shared.or_insert(Shared { bytes, sessions: 0 }).sessions += 1;
+        }
+    }
+}
+
 #[async_trait]
 impl SessionStore for InMemorySessionStore {
     async fn create(&self, record: SessionRecord) -> Result<WriterToken, StoreError> {
         check_create(&record)?;
-        let session_id = record.blueprint.session_id.clone();
+        let (json, blobs) = encode_blueprint(&record.blueprint)?;
+        let blueprint = record.blueprint;
+        let session_id = blueprint.session_id;
         let mut inner = self.lock();
         if inner.sessions.contains_key(&session_id) {
             return Err(StoreError::AlreadyExists { session_id });
         }
-        let session = Session {
+        let mut session = Session {
+            id: session_id.clone(),
+            parent: blueprint.parent_session_id,
+            created_at: blueprint.created_at,
+            working_dir: blueprint.working_dir,
+            schema_version: record.schema_version,
+            blueprint: json,
             epoch: 1,
             events: Vec::new(),
             blobs: HashSet::new(),
             checkpoint: None,
-            updated_at: record.blueprint.created_at,
+            updated_at: blueprint.created_at,
             title: None,
-            record,
         };
+        keep(&mut inner.blobs, &mut session.blobs, blobs);
         inner.by_update.insert(session.cursor());
         inner.sessions.insert(session_id.clone(), session);
         Ok(WriterToken {
@@ -257,8 +274,15 @@ impl SessionStore for InMemorySessionStore {
     async fn open(&self, session_id: &SessionId) -> Result<OpenedSession, StoreError> {
         let inner = self.lock();
         let session = inner.session(session_id)?;
+        let find = |hash: &BlobHash| -> Result<_, StoreError> {
+            let shared = inner.blobs.get(hash);
+            Ok(shared.map(|shared| shared.bytes.clone()))
+        };
         Ok(OpenedSession {
-            record: session.record.clone(),
+            record: SessionRecord {
+                blueprint: decode_blueprint(session_id, &session.blueprint, find)?,
+                schema_version: session.schema_version,
+            },
             head: session.head(),
             title: session.title.clone(),
             checkpoint: session.checkpoint.clone(),

@@ -79,6 +79,8 @@ impl Harness {
             snapshot: resources.snapshot.clone(),
             hooks: resources.hooks.clone(),
             warnings: resources.warnings.clone(),
+            style: None,
+            protected: resources.protected.clone(),
         });
         builder.hooks = Hooks::clone(&resources.hooks);
         builder.workspace(self.workspace.clone()).clock(&self.clock)
@@ -288,6 +290,8 @@ impl HarnessBuilder {
             snapshot: resources.snapshot.clone(),
             hooks: Arc::new(self.hooks),
             warnings: resources.warnings.clone(),
+            style: None,
+            protected: resources.protected.clone(),
         });
         Harness {
             runtime: SessionRuntime::new(Arc::new(services)),

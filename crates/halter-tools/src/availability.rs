@@ -17,6 +17,14 @@ pub struct HarnessFacts<'a> {
     pub attended: bool,
     /// Whether there is a skill that models may use, or one may come.
     pub skills: bool,
+    /// Whether processes can be sampled where commands run.
+    pub samples_processes: bool,
+}
+
+/// Why every call of a tool is denied, where a rule says so.
+pub(crate) fn denied(harness: &HarnessFacts<'_>, tool: &str) -> Option<String> {
+    let rule = harness.policy.permissions.denying_tool(tool)?;
+    Some(format!("{} denies it", rule.described()))
 }
 
 /// A tool that models are neither told of nor may call, and why.

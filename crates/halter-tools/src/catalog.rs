@@ -1,4 +1,4 @@
-//! The built-in tools, and the names of those that are left out or not built yet.
+//! The built-in tools, and the names of those that are left out.
 
 use crate::builtin;
 use crate::deferred::DeferredTool;
@@ -46,10 +46,4 @@ pub fn left_out_tools() -> Vec<LeftOutTool> {
         .filter(|(compiled, ..)| !compiled)
         .map(|(_, name, feature)| LeftOutTool { name, feature })
         .collect()
-}
-
-/// Names of tools that belong to parts of the harness this version does not
-/// have, so that a configuration that asks for one gets a fitting answer.
-pub fn planned_tools() -> &'static [&'static str] {
-    &[]
 }

@@ -2,11 +2,10 @@
 //! them, and how it finds one.
 
 use async_trait::async_trait;
-use halter_protocol::ToolSpec;
+use halter_protocol::{ToolName, ToolSpec};
 use std::sync::Arc;
 
-/// The name of the tool that loads deferred ones.
-pub const TOOL_SEARCH: &str = "tool_search";
+pub use halter_protocol::TOOL_SEARCH;
 
 /// A tool whose schema is not sent until the model asks for it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -35,8 +34,18 @@ pub trait ToolDirectory: Send + Sync {
     /// All of them, those that are loaded included.
     fn deferred(&self) -> Vec<DeferredTool>;
 
+    /// The tools that every request holds, which need no loading.
+    fn sent(&self) -> Vec<ToolName> {
+        Vec::new()
+    }
+
     /// Sources of tools that have not said yet what they have.
     fn starting(&self) -> Vec<String>;
+
+    /// What is wrong with sources of tools.
+    fn problems(&self) -> Vec<String> {
+        Vec::new()
+    }
 
     /// Waits until fewer of them than that are left. False if there is none
     /// that is worth waiting for. Cancel safe.
@@ -136,7 +145,7 @@ fn score(tool: &DeferredTool, terms: &[(bool, String)]) -> Option<usize> {
 }
 
 /// A name without what people spell differently.
-fn canonical(name: &str) -> String {
+pub(crate) fn canonical(name: &str) -> String {
     let letters = name.chars().filter(|letter| letter.is_alphanumeric());
     letters.flat_map(char::to_lowercase).collect()
 }

@@ -1,7 +1,7 @@
 //! Tools that join while sessions run: those of servers that are still
 //! starting, or whose list changes.
 
-use crate::limits::LATE_TOOLS_WAIT;
+use crate::limits::{LATE_PROBLEM_BYTES, LATE_TOOLS_WAIT};
 use crate::tool::Tool;
 use indexmap::IndexMap;
 use std::sync::Arc;
@@ -37,6 +37,19 @@ pub struct LateTools {
 pub struct LateToolSet {
     revision: u64,
     sources: IndexMap<String, Source>,
+    /// What is wrong with sources now, by source.
+    problems: IndexMap<String, Problem>,
+    /// The revision up to which problems were told elsewhere.
+    told: u64,
+}
+
+#[derive(Clone)]
+struct Problem {
+    /// When it was reported.
+    revision: u64,
+    message: Arc<str>,
+    /// Whether sessions are of no use meanwhile.
+    fatal: bool,
 }
 
 #[derive(Clone)]
@@ -98,6 +111,52 @@ impl LateTools {
         });
     }
 
+    /// Something is wrong with a source: sessions say so, each once, until
+    /// [`recovered`](Self::recovered).
+    pub fn report(&self, source: &str, message: &str) {
+        self.add_problem(source, message, false);
+    }
+
+    /// A source has failed that sessions are of no use without: turns fail
+    /// until [`recovered`](Self::recovered).
+    pub fn fail(&self, source: &str, message: &str) {
+        self.add_problem(source, message, true);
+    }
+
+    fn add_problem(&self, source: &str, message: &str, fatal: bool) {
+        let kept = message.floor_char_boundary(LATE_PROBLEM_BYTES);
+        let message: Arc<str> = message.get(..kept).unwrap_or_default().into();
+        self.current.send_if_modified(|set| {
+            let same = |it: &Problem| it.message == message && it.fatal == fatal;
+            let is_new = !set.problems.get(source).is_some_and(same);
+            if is_new {
+                set.revision += 1;
+                let revision = set.revision;
+                let problem = Problem {
+                    revision,
+                    message,
+                    fatal,
+                };
+                set.problems.insert(source.to_owned(), problem);
+            }
+            is_new
+        });
+    }
+
+    /// Nothing is wrong with a source any more.
+    pub fn recovered(&self, source: &str) {
+        self.current.send_if_modified(|set| {
+            let known = set.problems.shift_remove(source).is_some();
+            set.revision += u64::from(known);
+            known
+        });
+    }
+
+    /// Whoever started the sources has said what was wrong with them so far.
+    pub fn problems_told(&self) {
+        self.current.send_modify(|set| set.told = set.revision);
+    }
+
     /// What there is now.
     pub fn current(&self) -> LateToolSet {
         self.current.borrow().clone()
@@ -148,6 +207,26 @@ impl LateToolSet {
         starting.map(|(source, _)| source.as_str()).collect()
     }
 
+    /// What is wrong with sources now.
+    pub fn problems(&self) -> impl Iterator<Item = &str> {
+        self.problems.values().map(|problem| &*problem.message)
+    }
+
+    /// What was reported after a revision and not told elsewhere.
+    pub fn problems_since(&self, revision: u64) -> impl Iterator<Item = &str> {
+        let since = revision.max(self.told);
+        let problems = self.problems.values();
+        let new = problems.filter(move |problem| problem.revision > since);
+        new.map(|problem| &*problem.message)
+    }
+
+    /// Why sessions are of no use now, if they are not.
+    pub fn failure(&self) -> Option<&str> {
+        let mut problems = self.problems.values();
+        let fatal = problems.find(|problem| problem.fatal)?;
+        Some(&fatal.message)
+    }
+
     /// How long sources that start are waited for; none if no one is.
     fn awaited_until(&self) -> Option<Instant> {
         let untils = self.sources.values().filter_map(|source| match source {
@@ -189,5 +268,29 @@ mod tests {
         assert!(waiting.await.unwrap());
         assert!(late.waits(1).await, "there is none any more");
         assert_eq!(late.current().revision(), 4);
+    }
+
+    #[test]
+    fn a_problem_is_told_once_until_it_is_another() {
+        let late = LateTools::new();
+        let since = |revision: u64| {
+            let set = late.current();
+            let new: Vec<String> = set.problems_since(revision).map(str::to_owned).collect();
+            (set.revision(), new)
+        };
+        late.report("a", "a is slow");
+        late.problems_told();
+        let (seen, new) = since(0);
+        assert!(new.is_empty(), "{new:?}");
+        late.report("a", "a is slow");
+        late.report("b", "b ended");
+        late.fail("c", &"c".repeat(LATE_PROBLEM_BYTES + 1));
+        let (seen, new) = since(seen);
+        assert_eq!(new, ["b ended".to_owned(), "c".repeat(LATE_PROBLEM_BYTES)]);
+        assert_eq!(since(seen).1, Vec::<String>::new());
+        assert_eq!(late.current().problems().count(), 3);
+        assert!(late.current().failure().is_some());
+        late.recovered("c");
+        assert!(late.current().failure().is_none());
     }
 }

@@ -69,7 +69,7 @@ mod builtin;
 pub mod catalog;
 pub mod context;
 pub mod deferred;
-pub mod environment;
+mod effort;
 pub mod exec;
 pub mod late;
 pub mod limits;
@@ -91,9 +91,7 @@ pub mod web;
 pub use asking::{Answers, NobodyToAsk, QuestionAsker};
 pub use availability::{HarnessFacts, UnavailableTool};
 pub use builtin::SKILL_TOOL;
-pub use catalog::{
-    LeftOutTool, builtin_tools, builtin_tools_with, left_out_tools, planned_tools, tool_search,
-};
+pub use catalog::{LeftOutTool, builtin_tools, builtin_tools_with, left_out_tools, tool_search};
 pub use context::{
     EARLIER_MESSAGE, EarlierMessages, MemoryChanges, NoEarlierMessages, NoopToolEventSink,
     ToolContext, ToolEventSink, ToolRuntimeEvent,
@@ -101,9 +99,9 @@ pub use context::{
 pub use deferred::{
     DeferredTool, NoDeferredTools, SourceInstructions, TOOL_SEARCH, ToolDirectory, first_sentence,
 };
-pub use environment::command_environment;
 pub use exec::{ExecBackend, ExecSession, LocalExec};
 pub use halter_policy as policy;
+pub use halter_policy::environment::{self, command_environment};
 pub use halter_policy::{
     FileDoor, PolicyError, PolicySettings, SessionScope, StandardPolicy, ToolPolicy,
 };
@@ -118,7 +116,7 @@ pub use session::{ToolSessionClosed, ToolSessionState, ToolSessionStore};
 pub use subagents::{AgentTypeLine, SubagentControl, subagent_tools};
 pub use tool::Tool;
 pub use typed::{TypedTool, typed};
-pub use validate::{InvalidSchema, SchemaCheck};
+pub use validate::{CheckTooLong, InvalidSchema, SchemaCheck};
 #[cfg(feature = "browser-tools")]
 pub use web::Browserbase;
 pub use web::WebSettings;

@@ -64,6 +64,11 @@ pub const CHANGED_TOTAL_BYTES: usize = 64 * 1024 * 1024;
 /// Bytes of a patch that `apply_patch` accepts.
 pub const PATCH_BYTES: usize = 4 * 1024 * 1024;
 
+/// Lines that are compared to find where the hunks of one file go, and to find
+/// what an edit nearly quotes: enough for any file, but not for lines that all
+/// look alike.
+pub const LINE_COMPARISONS: usize = 100_000_000;
+
 /// Edits of one `multi_edit`.
 pub const MULTI_EDITS: usize = 100;
 
@@ -103,6 +108,9 @@ pub const SHELL_ENV_VARS: usize = 64;
 /// Directories below those that commands may change in which a repository that
 /// a command makes is noticed. To look at so many takes some milliseconds.
 pub const WATCHED_DIRECTORIES: usize = 2_000;
+
+/// How deep these lie.
+pub const WATCHED_DEPTH: usize = 6;
 
 /// Files within one protected directory that are looked at after a command, on
 /// a rung that cannot protect them.
@@ -268,6 +276,26 @@ pub const TASK_DESCRIPTION_CHARS: usize = 4_000;
 /// Problems that one refusal of arguments lists.
 pub const LISTED_PROBLEMS: usize = 8;
 
+/// Problems that are counted for it.
+pub const COUNTED_PROBLEMS: usize = 1_000;
+
+/// Steps of a comparison of a value with a schema: one for each keyword that a
+/// part of the value is looked at by.
+pub const CHECK_STEPS: usize = 1_000_000;
+
+/// How deep such a comparison may nest: in the value, in the schema and by
+/// references together. Each level takes stack.
+pub const CHECK_DEPTH: usize = 256;
+
+/// Patterns that a schema may have.
+pub const SCHEMA_PATTERNS: usize = 200;
+
+/// Bytes that one of them may take.
+pub const SCHEMA_PATTERN_MEMORY_BYTES: usize = 1024 * 1024;
+
+/// How often one of them may try again at one text.
+pub const SCHEMA_PATTERN_BACKTRACKS: usize = 10_000;
+
 /// Characters of a refused value that a refusal repeats.
 pub const SHOWN_VALUE_CHARS: usize = 80;
 
@@ -402,6 +430,11 @@ pub const BROWSER_VALUE_BYTES: usize = 32 * 1024;
 #[cfg(feature = "browser-tools")]
 pub const BROWSER_TABS: usize = 20;
 
+/// Hosts that pages asked for, of which a browser knows it; past that it begins
+/// anew.
+#[cfg(feature = "browser-tools")]
+pub const BROWSER_HOSTS: usize = 1_000;
+
 /// Lines of consoles that are kept; the oldest go.
 #[cfg(feature = "browser-tools")]
 pub const BROWSER_CONSOLE_LINES: usize = 200;
@@ -413,6 +446,9 @@ pub const BROWSER_CONSOLE_CHARS: usize = 1_000;
 /// How long `tool_search` waits for a source of tools that is still starting and
 /// does not say how long that may take.
 pub const LATE_TOOLS_WAIT: Duration = Duration::from_secs(10);
+
+/// Bytes of what is wrong with a source of tools that sessions repeat.
+pub const LATE_PROBLEM_BYTES: usize = 4 * 1024;
 
 /// Tools that one call of `tool_search` loads.
 pub const TOOL_SEARCH_RESULTS: usize = 20;

@@ -1,6 +1,6 @@
 //! The registry of tools, and the one way a call reaches its tool.
 
-use crate::availability::{HarnessFacts, UnavailableTool};
+use crate::availability::{HarnessFacts, UnavailableTool, denied};
 use crate::bounded::{bounded, bounded_error};
 use crate::context::{ToolContext, cancelled};
 use crate::deferred::{DeferredTool, first_sentence};
@@ -12,7 +12,8 @@ use crate::validate::ArgumentCheck;
 use futures::FutureExt;
 use halter_policy::PolicyError;
 use halter_protocol::{
-    Action, ToolCall, ToolConcurrency, ToolError, ToolErrorCode, ToolName, ToolResult, ToolSpec,
+    Action, CALL_TOOL, ToolCall, ToolConcurrency, ToolError, ToolErrorCode, ToolName, ToolResult,
+    ToolSpec,
 };
 use indexmap::IndexMap;
 use std::any::Any;
@@ -25,6 +26,8 @@ use std::sync::Arc;
 #[derive(Clone, Default)]
 pub struct ToolRuntime {
     tools: IndexMap<ToolName, Registered>,
+    /// Why tools that are there otherwise are of no use here, by name.
+    unavailable: IndexMap<ToolName, String>,
     observer: Option<Arc<dyn ChangeObserver>>,
 }
 
@@ -130,18 +133,23 @@ impl ToolRuntime {
     pub fn only(&self, keep: impl Fn(&ToolName) -> bool) -> Self {
         let mut kept = self.clone();
         kept.tools.retain(|name, _| keep(name));
+        kept.unavailable.retain(|name, _| keep(name));
         kept
     }
 
-    /// Takes out the tools that are of no use in a harness.
+    /// Takes out the tools that are of no use in a harness, and those that a
+    /// rule denies as a whole.
     pub fn take_unavailable(&mut self, harness: &HarnessFacts<'_>) -> Vec<UnavailableTool> {
         let mut taken = Vec::new();
-        self.tools.retain(|_, entry| {
+        self.tools.retain(|name, entry| {
             let asked = AssertUnwindSafe(|| entry.tool.unavailable(harness));
-            let reason = std::panic::catch_unwind(asked)
-                .unwrap_or_else(|panic| Some(format!("it panicked: {}", panic_text(&*panic))));
+            let reason = denied(harness, name.as_str()).or_else(|| {
+                std::panic::catch_unwind(asked)
+                    .unwrap_or_else(|panic| Some(format!("it panicked: {}", panic_text(&*panic))))
+            });
             let Some(reason) = reason else { return true };
             let spec = ToolSpec::clone(&entry.spec);
+            self.unavailable.insert(spec.name.clone(), reason.clone());
             taken.push(UnavailableTool { spec, reason });
             false
         });
@@ -228,12 +236,20 @@ impl ToolRuntime {
     }
 
     fn unknown(&self, name: &str) -> ToolError {
+        if name == CALL_TOOL {
+            let message = "'call_tool' takes the `name` of a tool and its `arguments`, an object";
+            return ToolError::new(ToolErrorCode::InvalidArguments, message);
+        }
         let shown = crate::suggest::shortened(&name.escape_debug().to_string());
-        let mut message = format!("there is no tool '{shown}'");
+        let reason = self.unavailable.get(name);
+        let mut message = match reason {
+            Some(reason) => format!("the tool '{shown}' is of no use here: {reason}"),
+            None => format!("there is no tool '{shown}'"),
+        };
         if self.tools.is_empty() {
             message.push_str(" (no tools are available)");
         } else {
-            match self.suggestion(name) {
+            match self.suggestion(name).filter(|_| reason.is_none()) {
                 Some(near) => message.push_str(&format!("; did you mean '{near}'?")),
                 None => message.push('.'),
             }

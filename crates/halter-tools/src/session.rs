@@ -8,7 +8,7 @@ use std::any::{Any, TypeId};
 use std::collections::{BTreeMap, HashMap};
 use std::ffi::OsString;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// State a tool keeps for a live session, such as a shell. What the model must
 /// not forget belongs in [`ToolContext::remember`](crate::ToolContext::remember).
@@ -23,6 +23,8 @@ pub trait ToolSessionState: Send + Sync + 'static {
 /// scratch directory. Everything in it is made on first use.
 pub struct ToolSessionStore {
     opened: Instant,
+    /// How old the session was then.
+    age: Duration,
     scratch: Arc<ScratchDir>,
     base_environment: Arc<BTreeMap<OsString, OsString>>,
     exec: Arc<dyn ExecBackend>,
@@ -48,6 +50,7 @@ impl ToolSessionStore {
     pub fn new(scratch: ScratchDir) -> Self {
         Self {
             opened: Instant::now(),
+            age: Duration::ZERO,
             scratch: Arc::new(scratch),
             base_environment: Arc::default(),
             exec: Arc::new(LocalExec),
@@ -96,9 +99,17 @@ impl ToolSessionStore {
         &self.resolver
     }
 
-    /// Since when the session is live, in this process.
-    pub fn opened(&self) -> Instant {
-        self.opened
+    /// Sets how old the session is by now: it may have begun in another process.
+    #[must_use]
+    pub fn with_age(mut self, age: Duration) -> Self {
+        self.age = age;
+        self
+    }
+
+    /// How long ago the session began. In one process it only grows, whatever
+    /// becomes of the clock.
+    pub fn age(&self) -> Duration {
+        self.age.saturating_add(self.opened.elapsed())
     }
 
     /// The session's private directory.

@@ -1,11 +1,15 @@
 //! Checking arguments against a tool's schema, in words a model can act on.
 
-use crate::limits::LISTED_PROBLEMS;
+use crate::effort::Effort;
+use crate::limits::{
+    CHECK_STEPS, COUNTED_PROBLEMS, LISTED_PROBLEMS, SCHEMA_PATTERN_BACKTRACKS,
+    SCHEMA_PATTERN_MEMORY_BYTES, SCHEMA_PATTERNS,
+};
 use crate::suggest::{nearest, shortened};
 use halter_protocol::{ToolError, ToolErrorCode, ToolSpec};
 use jsonschema::error::{TypeKind, ValidationErrorKind};
 use jsonschema::paths::{Location, LocationSegment};
-use jsonschema::{JsonType, ValidationError, Validator};
+use jsonschema::{JsonType, PatternOptions, ValidationError, Validator};
 use serde_json::Value;
 use std::sync::{Arc, OnceLock};
 
@@ -22,46 +26,85 @@ use std::sync::{Arc, OnceLock};
 /// assert!(SchemaCheck::new(json!({"type": "sometimes"})).is_err());
 /// # Ok::<(), halter_tools::InvalidSchema>(())
 /// ```
+///
+/// A schema may come from anybody: one that repeats or nests itself so that a
+/// small value takes for ever is not followed.
 #[derive(Debug)]
 pub struct SchemaCheck {
     schema: Value,
     compiled: Validator,
 }
 
-/// A schema that is not valid JSON Schema.
+/// A schema that is not valid JSON Schema, or that cannot be checked against.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("it is not valid JSON Schema: {0}")]
 pub struct InvalidSchema(String);
+
+/// A value and a schema that take too long to compare.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("a check against it takes more than {CHECK_STEPS} steps, or nests too deep")]
+pub struct CheckTooLong;
 
 impl SchemaCheck {
     /// Compiles a schema.
     ///
     /// # Errors
-    /// If it is not valid JSON Schema. References to other documents are not
+    /// If it is not valid JSON Schema, or has more than [`SCHEMA_PATTERNS`]
+    /// patterns or too large ones. References to other documents are not
     /// followed and count as invalid.
     pub fn new(schema: Value) -> Result<Self, InvalidSchema> {
-        match jsonschema::validator_for(&schema) {
+        let effort = Effort::of(&schema);
+        if effort.patterns() > SCHEMA_PATTERNS {
+            let reason = format!("it has more than {SCHEMA_PATTERNS} patterns");
+            return Err(InvalidSchema(reason));
+        }
+        let patterns = PatternOptions::fancy_regex()
+            .backtrack_limit(SCHEMA_PATTERN_BACKTRACKS)
+            .size_limit(SCHEMA_PATTERN_MEMORY_BYTES)
+            .dfa_size_limit(SCHEMA_PATTERN_MEMORY_BYTES);
+        let options = jsonschema::options().with_pattern_options(patterns);
+        match options.build(&schema) {
             Ok(compiled) => Ok(Self { schema, compiled }),
             Err(error) => Err(InvalidSchema(error.to_string())),
         }
     }
 
+    /// Whether a value can be compared with the schema in reasonable time.
+    ///
+    /// # Errors
+    /// If it cannot.
+    pub fn bounded(&self, value: &Value) -> Result<(), CheckTooLong> {
+        match Effort::of(&self.schema).fits(value) {
+            true => Ok(()),
+            false => Err(CheckTooLong),
+        }
+    }
+
     /// What is wrong with a value, each problem once; of very many, the first
-    /// [`LISTED_PROBLEMS`] and how many more there are.
+    /// [`LISTED_PROBLEMS`] and how many more there are. A value that cannot be
+    /// compared in reasonable time has that problem alone.
     pub fn problems(&self, value: &Value) -> Vec<String> {
+        if let Err(too_long) = self.bounded(value) {
+            return vec![too_long.to_string()];
+        }
         if self.compiled.is_valid(value) {
             return Vec::new();
         }
         let mut problems: Vec<String> = self
             .compiled
             .iter_errors(value)
+            .take(COUNTED_PROBLEMS)
             .map(|error| describe(&error, &self.schema))
             .collect();
+        let uncounted = match problems.len() < COUNTED_PROBLEMS {
+            true => "",
+            false => ", or even more than that",
+        };
         problems.dedup();
         let unlisted = problems.len().saturating_sub(LISTED_PROBLEMS);
         problems.truncate(LISTED_PROBLEMS);
         if unlisted > 0 {
-            problems.push(format!("and {unlisted} more"));
+            problems.push(format!("and {unlisted} more{uncounted}"));
         }
         problems
     }
@@ -92,6 +135,16 @@ impl ArgumentCheck {
                 format!(
                     "the tool '{}' declares an input schema that is not valid JSON Schema: \
                      {error}; its author must repair it",
+                    self.spec.name
+                ),
+            )
+        })?;
+        check.bounded(arguments).map_err(|too_long| {
+            ToolError::new(
+                ToolErrorCode::Failed,
+                format!(
+                    "the arguments of '{}' cannot be compared with its schema: {too_long}; pass \
+                     fewer, or have its author make the schema simpler",
                     self.spec.name
                 ),
             )
@@ -222,6 +275,7 @@ fn inside(location: &Location) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::limits::CHECK_DEPTH;
     use halter_protocol::{ToolCapabilities, ToolConcurrency};
     use serde_json::json;
 
@@ -354,6 +408,13 @@ mod tests {
         let schema = json!({"type": "array", "items": {"type": "string"}});
         let message = check(schema, json!(many)).unwrap_err().message;
         assert!(message.contains("; and 1 more."), "{message}");
+
+        let check = SchemaCheck::new(json!({"items": {"type": "string"}})).unwrap();
+        let problems = check.problems(&json!(vec![0; COUNTED_PROBLEMS + 1]));
+        let unlisted = COUNTED_PROBLEMS - LISTED_PROBLEMS;
+        assert_eq!(problems.len(), LISTED_PROBLEMS + 1);
+        let more = format!("and {unlisted} more, or even more than that");
+        assert_eq!(problems.last(), Some(&more));
     }
 
     #[test]
@@ -361,5 +422,136 @@ mod tests {
         let error = check(json!({"type": "sometimes"}), json!({})).unwrap_err();
         assert_eq!(error.code, ToolErrorCode::Failed);
         assert!(error.message.contains("its author"), "{}", error.message);
+    }
+
+    /// A schema of parts of which each refers to the next one twice.
+    fn doubling(keyword: &str) -> Value {
+        let parts = 100;
+        let mut named = serde_json::Map::new();
+        for part in 0..parts {
+            let next = json!({"$ref": format!("#/$defs/p{}", part + 1)});
+            named.insert(format!("p{part}"), json!({keyword: [next, next]}));
+        }
+        named.insert(format!("p{parts}"), json!({"required": ["a"]}));
+        json!({"type": "object", "$defs": named, "$ref": "#/$defs/p0"})
+    }
+
+    #[test]
+    fn a_schema_that_would_be_followed_for_ever_is_refused_with_the_reason() {
+        let own = json!({"$ref": "#/$defs/n"});
+        let twice = json!({"properties": {"c": own}, "minProperties": 1});
+        let inside = json!({"$defs": {"n": {"anyOf": [twice, twice]}}, "$ref": "#/$defs/n"});
+        let deep = (0..60).fold(json!({}), |inner, _| json!({"c": inner}));
+        let beside = (0..14).fold(
+            json!({}),
+            |inner, _| json!({"allOf": [inner], "unevaluatedProperties": false}),
+        );
+        let anchors =
+            json!({"$ref": "#x", "$defs": {"x": {"$anchor": "x", "not": {"$ref": "#x"}}}});
+        for (schema, arguments) in [
+            (doubling("allOf"), json!({})),
+            (doubling("oneOf"), json!({})),
+            (json!({"$ref": "#"}), json!({})),
+            (anchors, json!({})),
+            (inside, deep),
+            (beside, json!({"a": 1})),
+        ] {
+            let shown = shortened(&schema.to_string());
+            let error = check(schema, arguments).unwrap_err();
+            assert_eq!(error.code, ToolErrorCode::Failed, "{shown}");
+            let reason = "cannot be compared with its schema: a check against it takes more than";
+            assert!(error.message.contains(reason), "{shown}: {}", error.message);
+        }
+    }
+
+    #[test]
+    fn a_schema_that_calls_itself_is_followed_as_deep_as_the_stack_allows() {
+        // A level of the value takes two of the schema: the part, and the reference to it.
+        let tree = json!({
+            "$defs": {"tree": {
+                "type": "object",
+                "properties": {"left": {"$ref": "#/$defs/tree"}, "right": {"$ref": "#/$defs/tree"}},
+                "additionalProperties": false,
+            }},
+            "$ref": "#/$defs/tree",
+        });
+        let nested = |levels: usize, leaf: Value| {
+            let grown = |inner: Value, _| json!({"left": inner, "right": {}});
+            (0..levels).fold(leaf, grown)
+        };
+        let deepest = CHECK_DEPTH / 2 - 1;
+        assert_eq!(check(tree.clone(), nested(deepest, json!({}))), Ok(()));
+        let wrong = check(tree.clone(), nested(deepest, json!({"middle": 1}))).unwrap_err();
+        assert!(
+            wrong.message.contains("`middle` is not a parameter"),
+            "{wrong}"
+        );
+        let error = check(tree, nested(deepest + 1, json!({}))).unwrap_err();
+        assert!(error.message.contains("nests too deep"), "{error}");
+    }
+
+    #[test]
+    fn a_large_value_is_compared_up_to_the_limit() {
+        let schema = json!({"items": {"type": "string"}});
+        let steps_per_item = 2;
+        let items = |count: usize| json!(vec![""; count]);
+        let most = CHECK_STEPS / steps_per_item - 1;
+        let compiled = SchemaCheck::new(schema).unwrap();
+        assert_eq!(compiled.bounded(&items(most)), Ok(()));
+        assert_eq!(compiled.bounded(&items(most + 1)), Err(CheckTooLong));
+        assert_eq!(
+            compiled.problems(&items(most + 1)),
+            [CheckTooLong.to_string()]
+        );
+    }
+
+    #[test]
+    fn patterns_are_few_small_and_end() {
+        let patterns = |count: usize| {
+            let one = |n| (format!("p{n}"), json!({"pattern": "^a"}));
+            json!({"properties": (0..count).map(one).collect::<serde_json::Map<_, _>>()})
+        };
+        assert!(SchemaCheck::new(patterns(SCHEMA_PATTERNS)).is_ok());
+        let error = SchemaCheck::new(patterns(SCHEMA_PATTERNS + 1)).unwrap_err();
+        assert!(
+            error.to_string().contains("more than 200 patterns"),
+            "{error}"
+        );
+        // A state of it takes more than a byte.
+        let states = SCHEMA_PATTERN_MEMORY_BYTES / 1000;
+        let large = json!({"pattern": format!("(?:[a-z]{{1000}}){{{states}}}")});
+        assert!(SchemaCheck::new(large).is_err());
+        // One that tries again and again gives up: what it says is not known.
+        // Each letter doubles the ways to try.
+        let letters = SCHEMA_PATTERN_BACKTRACKS.ilog2() as usize * 4;
+        let stubborn = json!({"pattern": "^(?=(a+)+$)(a+)+b$"});
+        let compiled = SchemaCheck::new(stubborn).unwrap();
+        assert!(!compiled.problems(&json!("a".repeat(letters))).is_empty());
+    }
+
+    #[test]
+    fn references_are_followed_by_place_name_and_address() {
+        let node = json!({"type": "object", "properties": {"next": {"$ref": "T0"}}});
+        let mut by_address = node.clone();
+        by_address["$id"] = json!("T0");
+        let schema = json!({
+            "$id": "https://a.example/s",
+            "properties": {
+                "list": by_address,
+                "place": {"$ref": "#/$defs/a%20b"},
+                "name": {"$ref": "#n"},
+                "whole": {"$ref": "https://a.example/s#/$defs/a%20b"},
+            },
+            "$defs": {"a b": {"type": "string"}, "n": {"$anchor": "n", "type": "string"}},
+        });
+        let right = json!({"list": {"next": {}}, "place": "", "name": "", "whole": ""});
+        assert_eq!(check(schema.clone(), right), Ok(()));
+        let wrong = json!({"list": {"next": 1}, "place": 1, "name": 1, "whole": 1});
+        let message = check(schema, wrong).unwrap_err().message;
+        for place in ["`list.next`", "`place`", "`name`", "`whole`"] {
+            assert!(message.contains(place), "{message}");
+        }
+        let dialect = json!({"$ref": "https://json-schema.org/draft/2020-12/schema"});
+        assert_eq!(check(dialect, json!({"type": "string"})), Ok(()));
     }
 }

@@ -9,6 +9,7 @@ mod tools;
 #[cfg(feature = "mcp")]
 pub(crate) use assemble::own_files;
 pub(crate) use servers::Servers;
+pub(crate) use settings::configured_style;
 #[cfg(feature = "mcp")]
 pub(crate) use settings::policy;
 

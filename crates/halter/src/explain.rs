@@ -121,7 +121,7 @@ impl Halter {
         let services = self.runtime().services();
         let scope = SessionScope {
             working_dir: working_dir.to_path_buf(),
-            protected: services.protected_paths.clone(),
+            protected: services.protected(),
             ..SessionScope::default()
         };
         StandardPolicy::bind(settings, scope)

@@ -1,12 +1,15 @@
 //! A harness: one configuration, any number of sessions.
 
-use crate::builder::{HalterBuilder, Servers};
+use crate::builder::{HalterBuilder, Servers, configured_style};
 use crate::error::config_failure;
+use crate::hook_files::HookFiles;
 use crate::models::resolved;
 use crate::recording;
-use crate::resources::{CompiledResources, ResourceCompiler};
+use crate::resources::{CompiledResources, ResourceCompiler, unknown_tools};
 use crate::services::Services;
-use halter_config::{ConfiguredProvider, HarnessConfig, ModelChoice, ModelConfig, load_path};
+use halter_config::{
+    ConfiguredProvider, ExecBackendChoice, HarnessConfig, ModelChoice, ModelConfig, load_path,
+};
 use halter_hooks::Hooks;
 use halter_protocol::{ModelId, ResolvedModel, ResourceSnapshot, ToolSpec};
 use halter_providers::catalog::Catalog;
@@ -16,10 +19,14 @@ use halter_runtime::limits::END_DEADLINE;
 use halter_runtime::{HalterError, HalterSession, SessionInit, SessionRuntime, ShutdownReport};
 use halter_session::SessionStore;
 use halter_tools::exec::NOT_FROM_ELSEWHERE;
-use halter_tools::policy::{NetworkSwitch, SandboxBounds};
-use halter_tools::{DeferredTool, UnavailableTool};
-use std::path::Path;
-use std::sync::Arc;
+use halter_tools::policy::{
+    NetworkSwitch, SandboxBounds, SessionFiles, SessionScope, StandardPolicy, ToolPolicy,
+};
+use halter_tools::{DeferredTool, LateTools, UnavailableTool};
+use std::collections::BTreeSet;
+use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 
@@ -32,11 +39,25 @@ pub struct Halter {
     pub(crate) model_services: Arc<Services>,
     pub(crate) catalog: Catalog,
     pub(crate) unavailable_tools: Arc<[UnavailableTool]>,
-    /// Hooks of the embedding program and of hook files, which outlive replaced
-    /// resources.
+    /// The names of all tools that it could have, but for those of servers.
+    pub(crate) known_tools: Arc<BTreeSet<String>>,
+    /// Hooks of the embedding program, which outlive replaced resources.
     pub(crate) sdk_hooks: Arc<Hooks>,
+    /// Those of hook files, which outlive them unless they change as well.
+    pub(crate) file_hooks: Arc<Mutex<FileHooks>>,
     pub(crate) store_owner: StoreOwner,
     pub(crate) servers: Arc<Servers>,
+}
+
+/// The hooks of hook files that are in force.
+#[derive(Debug, Clone)]
+pub(crate) struct FileHooks {
+    pub hooks: Arc<Hooks>,
+    /// See [`HookFiles::revision`](crate::HookFiles).
+    pub revision: String,
+    /// Files that came after the harness was built and that tools are kept away
+    /// from since.
+    pub protected: Vec<PathBuf>,
 }
 
 /// Who closes the session store.
@@ -121,30 +142,120 @@ impl Halter {
     /// Why no command can run there.
     pub async fn check_exec(&self) -> anyhow::Result<Vec<String>> {
         let services = self.runtime.services();
-        let bounds = SandboxBounds {
-            mode: services.policy.sandbox,
-            network: services.policy.network == NetworkSwitch::On,
-            ..SandboxBounds::default()
-        };
-        let mut lacks = services.exec.check(&bounds).await?;
         let directory = match self.working_dir(Path::new("")) {
             unset if unset.as_os_str().is_empty() => Path::new("."),
             configured => configured,
         };
         let directory = std::path::absolute(directory)?;
         let directory = directory.canonicalize().unwrap_or(directory);
-        if services.exec.files(&directory).await?.is_some() {
+        let files = services.exec.files(&directory).await?;
+        let is_elsewhere = files.is_some();
+        let bounds = match self.config.exec.backend {
+            // It is this program, or one that the embedder made.
+            ExecBackendChoice::Local => SandboxBounds {
+                mode: services.policy.sandbox,
+                network: services.policy.network == NetworkSwitch::On,
+                ..SandboxBounds::default()
+            },
+            _ => self.session_bounds(directory.clone(), files).await?,
+        };
+        let mut lacks = services.exec.check(&directory, &bounds).await?;
+        if is_elsewhere {
             lacks.extend(NOT_FROM_ELSEWHERE.map(str::to_owned));
         }
         Ok(lacks)
     }
 
-    /// Puts other resources in force: future turns see their skills and hooks.
-    /// Hooks registered with the builder stay.
+    /// What the sandbox of a session in a directory would be asked to hold.
+    async fn session_bounds(
+        &self,
+        working_dir: PathBuf,
+        files: Option<SessionFiles>,
+    ) -> anyhow::Result<SandboxBounds> {
+        let services = self.runtime.services();
+        let settings = services.policy.clone();
+        let scope = SessionScope {
+            working_dir,
+            files,
+            protected: services.protected(),
+            ..SessionScope::default()
+        };
+        let home = services.base_environment.get(OsStr::new("HOME"));
+        let home = home.map(PathBuf::from);
+        // Directories are searched, or a runtime is asked.
+        let bound = tokio::task::spawn_blocking(move || {
+            StandardPolicy::bind(settings, scope).map(|policy| policy.sandbox(home.as_deref()))
+        });
+        Ok(bound.await??)
+    }
+
+    /// Puts other resources in force: future turns see their skills, their hooks
+    /// and the configured output style as it is in them.
+    /// Hooks registered with the builder and those of hook files stay. Servers
+    /// that plugins bring are started with a harness: those of other resources
+    /// come with the next one.
     pub fn replace_resources(&self, resources: CompiledResources) -> anyhow::Result<()> {
-        self.runtime
-            .replace_resources(resources.with_hooks(&self.sdk_hooks)?);
+        let files = self.file_hooks();
+        let further = self.sdk_hooks.merged(&files.hooks)?;
+        let style = configured_style(&self.config, &resources.snapshot);
+        let mut resources = resources.with_hooks(&further)?;
+        // Without it the guidance stands: a file that is gone may come back.
+        resources.style = style.unwrap_or_else(|error| {
+            resources.warnings.push(error.to_string());
+            None
+        });
+        resources.protected = files.protected;
+        self.runtime.replace_resources(resources);
         Ok(())
+    }
+
+    /// The same, and other hook files in place of those there are.
+    ///
+    /// Tools are kept away from files of a project that the user has trusted
+    /// since. A file that counts as the user's by its place alone, and that
+    /// tools were not kept away from, may be the work of a session: it is left
+    /// out with a warning until the next start.
+    ///
+    /// # Errors
+    /// If there are too many hooks.
+    pub fn replace_hook_files(
+        &self,
+        mut files: HookFiles,
+        mut resources: CompiledResources,
+    ) -> anyhow::Result<()> {
+        let kept_away = &self.runtime.services().protected_paths;
+        let is_new = |path: &Path| {
+            let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+            !kept_away.iter().any(|kept| path.starts_with(kept))
+        };
+        files.leave_out(is_new);
+        let new = files.read.iter().filter(|path| is_new(path));
+        let new = new.map(std::path::absolute);
+        let protected = new.collect::<Result<_, _>>()?;
+        let revision = files.revision.clone();
+        let (hooks, warnings) = files.hooks();
+        resources.hook_warnings.extend(warnings);
+        let before = self.set_file_hooks(FileHooks {
+            hooks: Arc::new(hooks),
+            revision,
+            protected,
+        });
+        let replaced = self.replace_resources(resources);
+        if replaced.is_err() {
+            self.set_file_hooks(before);
+        }
+        replaced
+    }
+
+    fn set_file_hooks(&self, hooks: FileHooks) -> FileHooks {
+        let current = self.file_hooks.lock();
+        let mut current = current.unwrap_or_else(PoisonError::into_inner);
+        std::mem::replace(&mut *current, hooks)
+    }
+
+    pub(crate) fn file_hooks(&self) -> FileHooks {
+        let files = self.file_hooks.lock();
+        files.unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// The store of sessions, to read them without taking them from their
@@ -171,6 +282,11 @@ impl Halter {
         self.runtime.services().toolset().callable.clone()
     }
 
+    /// Tools that join while sessions run: those of servers.
+    pub fn late_tools(&self) -> Option<&Arc<LateTools>> {
+        self.runtime.services().late_tools.as_ref()
+    }
+
     /// Those of them that models are sent only when they ask.
     pub fn deferred_tools(&self) -> Arc<[DeferredTool]> {
         self.runtime.services().toolset().deferred.clone()
@@ -182,6 +298,13 @@ impl Halter {
         &self.unavailable_tools
     }
 
+    /// Tools that agents, skills and commands name and that are none here, in
+    /// words. What a server or a late source brings is not judged.
+    pub fn unknown_tools(&self) -> Vec<String> {
+        let resources = self.runtime.services().resources.get();
+        unknown_tools(&resources.snapshot, &self.known_tools)
+    }
+
     /// How each server of the Model Context Protocol is.
     #[cfg(feature = "mcp")]
     pub fn mcp_servers(&self) -> Vec<halter_mcp::ServerStatus> {
@@ -189,12 +312,12 @@ impl Halter {
         servers.map_or_else(Vec::new, |servers| servers.servers.status())
     }
 
-    /// Returns when each server of the Model Context Protocol is ready or will
-    /// not be, or after `limit`.
+    /// Returns when the first start of each server of the Model Context Protocol
+    /// has succeeded or failed, or after `limit`.
     #[cfg(feature = "mcp")]
-    pub async fn mcp_settled(&self, limit: Duration) {
+    pub async fn mcp_started(&self, limit: Duration) {
         if let Some(servers) = &self.servers.0 {
-            servers.servers.settled(limit).await;
+            let _ = tokio::time::timeout(limit, servers.servers.started()).await;
         }
     }
 

@@ -6,6 +6,7 @@ use halter_hooks::{
 };
 use halter_protocol::public_tools::{our_input, our_tool_name};
 use halter_protocol::{HookRunSummary, Timestamp};
+use halter_resources::project_top;
 use halter_runtime::frontmatter_hooks;
 use serde_json::{Map, Value, json};
 use std::collections::BTreeSet;
@@ -29,11 +30,12 @@ impl Halter {
     pub fn hooks(&self) -> Vec<HookListing> {
         let resources = self.runtime().services().resources.get();
         let (scoped, _) = frontmatter_hooks(&resources.snapshot);
-        resources
-            .hooks
-            .listings()
-            .chain(scoped.listings())
-            .collect()
+        let scoped = resources.hooks.admitted(&scoped);
+        let scoped = scoped.listings().map(|mut hook| {
+            hook.with = Some(hook.owner.to_string());
+            hook
+        });
+        resources.hooks.listings().chain(scoped).collect()
     }
 
     /// What is amiss with resources and hook files, in words.
@@ -63,6 +65,7 @@ impl Halter {
             cancel: &CancellationToken::new(),
             observer: &seen,
             cwd: directory,
+            project_dir: project_top(directory),
             outside: &services.hook_outside,
         };
         let payload = self.completed(event, payload, directory);

@@ -87,11 +87,12 @@ pub use explain::{CallExplanation, SandboxPlan};
 pub use halter_resources::instructions::{
     FoundInstructions, InstructionOrigin, LoadedInstructions,
 };
+pub use halter_resources::skill::SKILL_FILE;
 pub use halter_resources::{
     InstalledPlugin, InstalledPlugins, LoadedAgent, LoadedCommand, LoadedHooksFile,
     LoadedLspServer, LoadedMcpServer, LoadedOutputStyle, LoadedPlugin, LoadedSkill, PluginLoader,
     PluginSource, PluginSwitch, ResourceError, ResourcePlaces, ResourceRoot, ResourceWarning,
-    SkillLoader, TrustedContent,
+    SkillLoader, TrustedContent, UsualPlaces,
 };
 pub use halter_runtime::{
     ApprovalHandler, Approvals, HalterError, HalterSession, SessionInit, SessionStream,
@@ -99,7 +100,10 @@ pub use halter_runtime::{
 };
 pub use halter_tools::exec::{AttachedProgram, RungStatus, SandboxStatus};
 pub use harness::Halter;
-pub use hook_files::{HookFiles, hooks_are_trusted, named_scripts, trust_hooks};
+pub use hook_files::{
+    HookFiles, PROJECT_HOOK_FILES, files_named_in, hooks_are_trusted, named_scripts, project_of,
+    trust_hooks,
+};
 pub use hook_trial::HookTrial;
 pub use local::LocalServer;
 #[cfg(feature = "mcp")]
@@ -109,7 +113,7 @@ pub use mcp::{
 };
 pub use permissions::ConfigRules;
 pub use resources::{CompiledResources, ResourceCompiler};
-pub use watch::{ResourceWatch, WATCH_INTERVAL};
+pub use watch::{ResourceWatch, UserResources, WATCH_INTERVAL, WatchedResources};
 
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]

@@ -4,6 +4,7 @@ mod described;
 mod messages;
 mod remote;
 mod sandboxed;
+mod sessions;
 
 use crate::builder::policy;
 use crate::error::invalid;
@@ -12,14 +13,15 @@ pub use described::{DescribedServer, DescribedServers, ProjectServers, ServerSou
 use halter_config::{Environment, HarnessConfig, McpServerTable, McpTransport, expand_variables};
 use halter_mcp::limits::SETTLE_GRACE;
 use halter_mcp::{
-    Connection, McpServers, ProgramSettings, ServerEvents, ServerName, ServerSettings, ServerState,
-    ServerStatus, ToolFilter, WorkingDirectories,
+    Connection, McpError, McpServers, Nobody, ProgramSettings, ServerEvents, ServerName,
+    ServerSettings, ServerState, ServerStatus, ToolFilter, WorkingDirectories,
 };
 use halter_runtime::HalterError;
 use halter_tools::network::FilteringProxy;
 use halter_tools::policy::PolicySettings;
 use halter_tools::{LateTools, Tool, command_environment};
 pub(crate) use sandboxed::SandboxSource;
+use sessions::SessionDirectories;
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -226,20 +228,36 @@ impl ServerEvents for Joining {
     }
 
     fn state(&self, status: &ServerStatus) {
+        let name = status.name.as_str();
         if matches!(status.state, ServerState::Failed(_) | ServerState::Stopped) {
-            self.late.remove(status.name.as_str());
+            self.late.remove(name);
+        }
+        match &status.state {
+            ServerState::Failed(error) if status.required => {
+                self.late.fail(name, &error.to_string());
+            }
+            ServerState::Restarting(error @ McpError::Ended { .. }) => {
+                let message = format!("{error}; it is started again");
+                self.late.report(name, &message);
+            }
+            ServerState::Failed(error @ McpError::Ended { .. }) => {
+                let message = format!(
+                    "{error}; it ended too often, so look at it with `halter mcp test {name}`"
+                );
+                self.late.report(name, &message);
+            }
+            ServerState::Failed(error) | ServerState::Restarting(error) => {
+                self.late.report(name, &error.to_string());
+            }
+            ServerState::Ready if !status.problems.is_empty() => {
+                let problems = status.problems.join("; ");
+                let message = format!("MCP server `{name}`: {problems}");
+                self.late.report(name, &message);
+            }
+            _ => self.late.recovered(name),
         }
         self.offer_resources(status);
     }
-}
-
-/// Hears of nothing.
-struct Nobody;
-
-impl ServerEvents for Nobody {
-    fn tools(&self, _: &ServerName, _: Vec<Arc<dyn Tool>>) {}
-
-    fn state(&self, _: &ServerStatus) {}
 }
 
 impl HarnessServers {
@@ -298,7 +316,10 @@ impl HarnessServers {
                 .with_hint("correct its table, or take `required` out of it")
                 .into());
         }
-        servers.settled(SETTLE_GRACE).await;
+        // One that fails is started again in the background.
+        let _ = tokio::time::timeout(SETTLE_GRACE, servers.started()).await;
+        // Whoever builds the harness reads it from the servers' status.
+        late.problems_told();
         Ok(Some(Self {
             servers,
             problems,
@@ -314,6 +335,15 @@ async fn usable(
     proxies: &mut Vec<FilteringProxy>,
 ) -> Result<ServerSettings, HalterError> {
     let mut settings = described_settings(server, around)?;
+    if server.table.cwd.is_none()
+        && let Connection::Program(program) = &settings.connection
+    {
+        settings.any_directory = Some(Arc::new(SessionDirectories {
+            name: settings.name.clone(),
+            program: program.as_ref().clone(),
+            sandbox: server.table.sandbox.then(|| around.sandbox.clone()),
+        }));
+    }
     if server.table.sandbox
         && let Connection::Program(program) = &mut settings.connection
     {

@@ -30,6 +30,9 @@ fn runtime(
         settings = settings.in_containers(image);
         settings.mounts.clone_from(&config.exec.mounts);
     }
+    let variables = &config.policy.shell.env;
+    settings.added_variables.clone_from(&variables.add);
+    settings.removed_variables.clone_from(&variables.remove);
     let target = match &config.exec.url {
         Some(url) => remote::target(url, &config.exec, environment)?,
         None => {

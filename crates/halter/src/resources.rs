@@ -1,15 +1,20 @@
 //! Skills, agents, commands, output styles and plugins from configuration to a harness.
 
+use crate::hook_files::files_named_besides;
 use halter_config::{Environment, HarnessConfig, LoadedConfig, Origin, TrustStore};
-use halter_hooks::file::{HookOrigin, ParsedHooks, parse_text};
+use halter_hooks::file::{HookOrigin, parse_text};
 use halter_hooks::{HookWarning, Hooks};
 use halter_protocol::encoding::escape_path;
-use halter_protocol::{ResourceOrigin, ResourceSnapshot};
+use halter_protocol::public_tools::{our_tool_name, public_tool};
+use halter_protocol::{ResourceKind, ResourceOrigin, ResourceSnapshot};
 use halter_resources::{
     ContentTrust, InstalledPlugins, LoadedHooksFile, LoadedLspServer, LoadedMcpServer,
-    LoadedPlugin, LoadedSkill, ResourcePlaces, ResourceRoot, ResourceWarning, UsualPlaces,
+    LoadedPlugin, LoadedSkill, ResourcePlaces, ResourceRoot, ResourceWarning, TrustedContent,
+    UsualPlaces, project_holding,
 };
 use halter_runtime::{Resources, frontmatter_hooks};
+use serde_json::Value;
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -52,8 +57,10 @@ impl CompiledResources {
         let warnings = self.messages();
         Ok(Resources {
             snapshot: Arc::new(self.snapshot),
+            style: None,
             hooks: Arc::new(self.hooks.merged(further)?),
             warnings,
+            protected: Vec::new(),
         })
     }
 }
@@ -66,11 +73,21 @@ impl From<halter_resources::CompiledResources> for CompiledResources {
 
 impl CompiledResources {
     /// `data`: where plugins may keep something.
-    fn with_data(compiled: halter_resources::CompiledResources, data: Option<&Path>) -> Self {
+    fn with_data(mut compiled: halter_resources::CompiledResources, data: Option<&Path>) -> Self {
+        for (id, plugin) in &mut compiled.snapshot.plugins {
+            plugin.data = data.map(|data| data.join(id.as_str()));
+        }
+        make_data_folders(&compiled);
         let mut hooks = Hooks::new();
         let mut hook_warnings = Vec::new();
         for file in &compiled.hook_files {
-            hook_warnings.extend(hooks.add_file(plugin_hooks(file, data)));
+            let plugin = compiled.snapshot.plugins.get(&file.plugin_id);
+            let of_project = plugin.is_some_and(|it| it.origin == ResourceOrigin::Project);
+            let mut origin = plugin_origin(file, data);
+            if of_project {
+                origin = origin.in_project(project_holding(&file.plugin_root));
+            }
+            hook_warnings.extend(hooks.add_file(parse_text(&file.text, &origin)));
         }
         // They come into force with their skills and agents.
         hook_warnings.extend(frontmatter_hooks(&compiled.snapshot).1);
@@ -88,26 +105,38 @@ impl CompiledResources {
 /// The folder beside the user's configuration in which each plugin has one.
 const PLUGIN_DATA_FOLDER: &str = "plugin-data";
 
-/// How hooks name that folder.
+/// How hooks and skills name that folder.
 const PLUGIN_DATA: &str = "PLUGIN_DATA";
 
-fn plugin_hooks(file: &LoadedHooksFile, data: Option<&Path>) -> ParsedHooks {
+/// Makes the folders of those plugins that ask for one. One that cannot be made
+/// fails where it is used.
+fn make_data_folders(compiled: &halter_resources::CompiledResources) {
+    for (id, plugin) in &compiled.snapshot.plugins {
+        let files = compiled.hook_files.iter();
+        let mut files = files.filter(|file| file.plugin_id == *id);
+        let mut skills = compiled.snapshot.skills.values().filter(
+            |skill| matches!(&skill.origin, ResourceOrigin::Plugin { plugin_id } if plugin_id == id),
+        );
+        let is_named = files.any(|file| file.text.contains(PLUGIN_DATA))
+            || skills.any(|skill| skill.body.contains(PLUGIN_DATA));
+        if let Some(data) = plugin.data.as_ref().filter(|_| is_named) {
+            let _ = std::fs::create_dir_all(data);
+        }
+    }
+}
+
+fn plugin_origin(file: &LoadedHooksFile, data: Option<&Path>) -> HookOrigin {
     let place = escape_path(&file.path);
     let mut origin = HookOrigin::plugin(file.plugin_id.clone(), &file.plugin_root, place)
         .with_allowed_env_vars(file.allowed_env_vars.clone());
     if let Some(data) = data {
-        let data = data.join(file.plugin_id.as_str());
-        // Made for those that ask for it. One that cannot be made fails there.
-        if file.text.contains(PLUGIN_DATA) {
-            let _ = std::fs::create_dir_all(&data);
-        }
-        origin = origin.with_data(data);
+        origin = origin.with_data(data.join(file.plugin_id.as_str()));
     }
     // Public plugins name no hosts, and mean any.
     if !file.allowed_http_hosts.is_empty() {
         origin = origin.with_allowed_http_hosts(file.allowed_http_hosts.clone());
     }
-    parse_text(&file.text, &origin)
+    origin
 }
 
 /// Compiles resource roots, or resources that are already loaded.
@@ -180,14 +209,7 @@ impl ResourceCompiler {
                     path: installed.root(),
                     origin: ResourceOrigin::User,
                 };
-                let plugins = root.path.is_dir().then_some(root).into_iter().collect();
-                let places = ResourcePlaces {
-                    plugins,
-                    ..ResourcePlaces::default()
-                };
-                compiler = compiler
-                    .with_places(places)
-                    .with_disabled_plugins(installed.disabled().unwrap_or_default());
+                compiler = with_installed(compiler, &installed, root);
             }
         }
         Self {
@@ -244,6 +266,36 @@ impl ResourceCompiler {
     }
 }
 
+/// With the plugins that are installed and enabled. Where the record does not
+/// say which those are, none is.
+fn with_installed(
+    compiler: halter_resources::ResourceCompiler,
+    installed: &InstalledPlugins,
+    root: ResourceRoot,
+) -> halter_resources::ResourceCompiler {
+    if !root.path.is_dir() {
+        return compiler;
+    }
+    let plugins = match installed.list() {
+        Ok(plugins) => plugins,
+        Err(error) => {
+            return compiler.with_warning(ResourceWarning::RootUnusable {
+                root: root.path,
+                reason: format!("no installed plugin is in force: {error}"),
+            });
+        }
+    };
+    let (enabled, disabled): (Vec<_>, Vec<_>) =
+        plugins.into_iter().partition(|(_, plugin)| plugin.enabled);
+    compiler
+        .with_places(ResourcePlaces {
+            plugins: vec![root],
+            ..ResourcePlaces::default()
+        })
+        .with_enabled_plugins(enabled.into_iter().map(|(name, _)| name))
+        .with_disabled_plugins(disabled.into_iter().map(|(name, _)| name))
+}
+
 /// What the user's record says. One that cannot be read trusts nothing.
 struct UserTrust(TrustStore);
 
@@ -251,4 +303,55 @@ impl ContentTrust for UserTrust {
     fn is_trusted(&self, path: &Path, digest: &str) -> bool {
         self.0.is_content_trusted(path, digest).unwrap_or(false)
     }
+
+    fn trusts_files_of(&self, hooks: &Value, content: &Path) -> bool {
+        let named = files_named_besides(hooks, content);
+        named.iter().all(|path| {
+            let known = TrustedContent::of(path);
+            known.is_ok_and(|it| self.is_trusted(&it.path, &it.digest))
+        })
+    }
+}
+
+/// What names of tools in files of resources stand for nothing here.
+pub(crate) fn unknown_tools(resources: &ResourceSnapshot, known: &BTreeSet<String>) -> Vec<String> {
+    let none = Vec::new();
+    let agents = resources.agents.values().map(|agent| {
+        let lists = [
+            agent.tools.as_ref().unwrap_or(&none),
+            &agent.disallowed_tools,
+        ];
+        (ResourceKind::Agent, &agent.path, lists)
+    });
+    let skills = resources.skills.values().map(|skill| {
+        let lists = [&skill.allowed_tools, &skill.disallowed_tools];
+        (ResourceKind::Skill, &skill.path, lists)
+    });
+    let commands = resources.commands.values().map(|command| {
+        let lists = [&command.allowed_tools, &command.disallowed_tools];
+        (ResourceKind::Command, &command.path, lists)
+    });
+    let is_unknown = |name: &&str| {
+        let is_of_server = name.starts_with("mcp__");
+        let is_known = known.contains(our_tool_name(name));
+        !(is_known || is_of_server || name.contains('*') || public_tool(name).is_some())
+    };
+    let mut said = Vec::new();
+    for (kind, path, lists) in agents.chain(skills).chain(commands) {
+        let entries = lists.into_iter().flatten();
+        let names = entries.map(|entry| entry.split('(').next().unwrap_or_default().trim());
+        let names: BTreeSet<&str> = names.filter(is_unknown).collect();
+        if !names.is_empty() {
+            let names: Vec<String> = names
+                .iter()
+                .map(|it| it.escape_debug().to_string())
+                .collect();
+            said.push(format!(
+                "{kind} {}: no tool here is called {}",
+                escape_path(path),
+                names.join(", ")
+            ));
+        }
+    }
+    said
 }

@@ -73,6 +73,17 @@ pub const MAX_WAIT: Duration = Duration::from_mins(10);
 /// The longest timeout of a command; `0` asks for none at all.
 pub const MAX_TIMEOUT: Duration = Duration::from_hours(24 * 365);
 
+/// How long nothing may come of a command over a network before its connection
+/// is made anew: one that died without a word says nothing, nor does a quiet
+/// command.
+pub const STREAM_SILENCE: Duration = Duration::from_secs(30);
+
+/// How long a client tries to reach a runtime that it has lost.
+pub const RECONNECT_TIME: Duration = Duration::from_secs(10);
+
+/// The same for tools: nearly as long as the runtime keeps their sessions.
+pub const SESSION_RECONNECT_TIME: Duration = Duration::from_secs(55);
+
 /// How long a session of tools goes on at a runtime when nobody renews it:
 /// longer than a connection is tried for, and than a runtime takes to start.
 pub const SESSION_LEASE: Duration = Duration::from_secs(60);
@@ -161,14 +172,23 @@ pub const CONTAINER_PROBE_DEADLINE: Duration = Duration::from_secs(5);
 /// How long one call of the `docker`-compatible program may take.
 pub const CONTAINER_DEADLINE: Duration = Duration::from_secs(120);
 
+/// How long the engine of containers may take to fetch an image.
+pub const CONTAINER_PULL_DEADLINE: Duration = Duration::from_mins(10);
+
 /// Bytes of a file that are read or written by one call.
 pub const FILE_CHUNK_BYTES: usize = 512 * 1024;
 
 /// Bytes of a file that is written through the runtime.
 pub const MAX_FILE_WRITE_BYTES: usize = 16 * 1024 * 1024;
 
-/// Writes in parts that are kept at once; the oldest is forgotten.
-pub const MAX_FILE_UPLOADS: usize = 8;
+/// Writes in parts that are kept at once; one more is refused.
+pub const MAX_FILE_UPLOADS: usize = 64;
+
+/// Bytes of all writes in parts that are kept at once.
+pub const MAX_UPLOADED_BYTES: usize = 8 * MAX_FILE_WRITE_BYTES;
+
+/// How long a write in parts is kept after its last part.
+pub const FILE_UPLOAD_AGE: Duration = Duration::from_mins(5);
 
 /// Sets of rules for files whose roots are remembered; the oldest is forgotten.
 pub const MAX_FILE_DOORS: usize = 256;

@@ -252,6 +252,7 @@ impl Person {
     async fn typed(&mut self, session: &HalterSession, line: &str, view: &mut dyn View) {
         let Some(asked) = &mut self.asked else { return };
         let taken = match asked {
+            PersonAsked::Approval(_) if line.trim().is_empty() => return,
             PersonAsked::Approval(request) => {
                 let Some(answer) = question::answer(line) else {
                     return view.activity().question(&question::choices(request));

@@ -43,10 +43,14 @@ pub enum McpCommand {
         #[command(flatten)]
         json: JsonArg,
     },
-    /// Start a server and list its tools
+    /// Start servers and list their tools
+    #[command(
+        after_help = "Exits with 1 if one of them cannot be used, after listing the others' tools."
+    )]
     Tools {
-        /// The server
-        name: String,
+        /// The server; all that are enabled if none is named
+        #[arg(value_name = "NAME")]
+        name: Option<String>,
         #[command(flatten)]
         json: JsonArg,
     },
@@ -81,7 +85,7 @@ pub enum McpCommand {
         #[command(flatten)]
         json: JsonArg,
     },
-    /// Take a server out of the user's halter.toml, or out of another file
+    /// Take a server out of the user's halter.toml, or out of another file, and forget its login
     Remove {
         /// The server
         name: String,

@@ -129,7 +129,12 @@ impl Conversation {
 
     async fn talk(&mut self, context: &mut Context, mut editor: Editor) -> Result<Exit, Failure> {
         loop {
-            let (used, input) = editor.read(std::mem::take(&mut self.draft)).await?;
+            let read = editor.read(std::mem::take(&mut self.draft));
+            let session = &self.live.session;
+            let (used, input) = match self.turns > 0 && turn::hooks_hear(&self.live.harness) {
+                true => turn::or_idle(read, turn::tell_of_idleness(session)).await?,
+                false => read.await?,
+            };
             editor = used;
             if let Some(signal) = self.ending() {
                 context.messages.leave_line();
@@ -416,6 +421,7 @@ impl Conversation {
             time_limit: None,
             typing: typing.as_mut(),
             approver: &mut Approver::person(),
+            notifies: turn::hooks_hear(&self.live.harness),
         };
         let ended = turn::run_turn(session, events, turn, watch).await;
         view.end();

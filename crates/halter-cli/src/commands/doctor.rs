@@ -6,12 +6,14 @@ use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::harness::{self, Loaded};
 use halter::{Halter, ProbedServer, SandboxStatus};
-use halter_config::{ExecBackendChoice, LoopbackAllow};
+use halter_config::LoopbackAllow;
 use halter_policy::permission::Verdict;
 use halter_protocol::RuleEffect;
 use serde_json::{Value, json};
 
+use super::exec_place::{ExecFindings, elsewhere};
 use super::policy::explain::{call, directory, policy_harness, reason, verdict};
+use super::sandbox::plan_of;
 
 /// Shows mode, rules, roots, programs and what would be asked about.
 pub async fn doctor(context: &mut Context, arguments: DoctorArgs) -> Result<Exit, Failure> {
@@ -23,8 +25,11 @@ pub async fn doctor(context: &mut Context, arguments: DoctorArgs) -> Result<Exit
         settings: settings(&loaded),
         rules: rules(&loaded),
         samples: samples(context, &harness)?,
-        sandbox: super::sandbox::status(context).await?,
-        exec: exec(&loaded, &harness).await,
+        sandbox: match elsewhere(&loaded) {
+            Some(_) => None,
+            None => Some(super::sandbox::status(plan_of(context, &harness).await?).await?),
+        },
+        exec: ExecFindings::of(&loaded, &harness).await,
         servers: super::mcp::probed(context, &loaded).await?,
         warnings: harness::warnings(&loaded.config),
     };
@@ -45,43 +50,11 @@ struct Findings {
     /// Effect, rule, where it comes from.
     rules: Vec<(&'static str, String, String)>,
     samples: Vec<Sample>,
-    sandbox: SandboxStatus,
+    /// Of this machine, if commands run here.
+    sandbox: Option<SandboxStatus>,
     exec: ExecFindings,
     servers: Vec<ProbedServer>,
     warnings: Vec<String>,
-}
-
-/// Where commands run.
-struct ExecFindings {
-    place: String,
-    /// Why they cannot.
-    problem: Option<String>,
-    /// What the place does not do that this program would.
-    lacks: Vec<String>,
-}
-
-async fn exec(loaded: &Loaded, harness: &Halter) -> ExecFindings {
-    let exec = &loaded.config.config.exec;
-    let place = match exec.backend {
-        ExecBackendChoice::TerminalRuntime => {
-            let socket = exec.socket.as_ref().map(|path| path.display().to_string());
-            let target = exec.url.clone().or(socket);
-            let target = target.unwrap_or_else(|| "its usual socket".to_owned());
-            let container = exec.container.as_ref();
-            let container = container.map(|image| format!(", in containers of {image}"));
-            format!(
-                "terminal-runtime at {target}{}",
-                container.unwrap_or_default()
-            )
-        }
-        _ => "this program".to_owned(),
-    };
-    let checked = harness.check_exec().await;
-    ExecFindings {
-        place,
-        problem: checked.as_ref().err().map(|error| format!("{error:#}")),
-        lacks: checked.unwrap_or_default(),
-    }
 }
 
 /// A call that many sessions make, and what would become of it.
@@ -236,11 +209,8 @@ impl Findings {
         for (name, value, origin) in &self.settings {
             lines.push(format!("{name:<12} {}  ({origin})", plain(value)));
         }
-        lines.push(format!("{:<12} {}", "commands", self.exec.place));
-        let problem = self.exec.problem.iter();
-        lines.extend(problem.map(|it| format!("  cannot run: {it}")));
-        lines.extend(self.exec.lacks.iter().map(|it| format!("  {it}")));
-        lines.extend(super::sandbox::lines(&self.sandbox));
+        lines.extend(self.exec.lines());
+        lines.extend(self.sandbox.iter().flat_map(super::sandbox::lines));
         lines.push(String::new());
         lines.push("rules, what denies first".to_owned());
         for (effect, rule, origin) in &self.rules {
@@ -296,11 +266,7 @@ impl Findings {
             .collect();
         json!({
             "settings": settings,
-            "exec": {
-                "place": self.exec.place,
-                "problem": self.exec.problem,
-                "lacks": self.exec.lacks,
-            },
+            "exec": self.exec.json(),
             "sandbox": self.sandbox,
             "rules": rules,
             "calls": samples,

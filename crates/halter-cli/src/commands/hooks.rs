@@ -68,6 +68,9 @@ fn line(hook: &HookListing) -> String {
     if let Some(runs) = &hook.runs {
         line.push_str(&format!("  {}", runs.replace(char::is_control, " ")));
     }
+    if let Some(with) = &hook.with {
+        line.push_str(&format!("  while {with} is in use"));
+    }
     if let Some(place) = &hook.place {
         line.push_str(&format!("  ({place})"));
     }
@@ -81,6 +84,7 @@ fn as_json(hook: &HookListing) -> Value {
         "owner": hook.owner,
         "type": hook.handler_type,
         "place": hook.place,
+        "with": hook.with,
         "layer": hook.layer.map(|layer| layer.as_str()),
         "matcher": hook.matcher,
         "if": hook.condition,
@@ -113,6 +117,13 @@ async fn test(context: &mut Context, arguments: HooksTestArgs) -> Result<Exit, F
     };
     for warning in harness.resource_warnings() {
         context.messages.warning(&warning);
+    }
+    let scoped = harness.hooks().into_iter();
+    let scoped = scoped.filter(|hook| hook.event == event && hook.with.is_some());
+    for hook in scoped {
+        let with = hook.with.unwrap_or_default();
+        let note = format!("{} is not tried: it holds with {with}", hook.id);
+        context.messages.note(&note);
     }
     let trial = harness.try_hooks(event, payload, &directory).await;
     match arguments.json.json {

@@ -4,6 +4,7 @@ mod chat;
 mod config;
 mod doctor;
 mod documents;
+mod exec_place;
 mod hooks;
 mod init;
 mod mcp;

@@ -8,7 +8,7 @@ use crate::limits::GIT_DEADLINE;
 use halter::{HalterError, InstalledPlugins, PluginSource, PluginSwitch};
 use halter_exec::{Command, Environment};
 use serde_json::json;
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::path::Path;
 
 /// Does what was asked.
@@ -65,10 +65,15 @@ async fn install(
     revision: Option<&str>,
     json: bool,
 ) -> Result<Exit, Failure> {
+    // What is recorded, and what git is told, holds from each directory.
     let folder = Path::new(source);
-    // A repository that is named by its path is one only if a revision is wanted.
-    let (plugin, warnings, commit) = if folder.is_dir() && revision.is_none() {
-        let named = std::path::absolute(folder).unwrap_or_else(|_| folder.to_owned());
+    let named = match folder.exists() {
+        true => std::path::absolute(folder)?,
+        false => folder.to_owned(),
+    };
+    // A working copy that is named by its path is one only if a revision is wanted.
+    let copied = folder.is_dir() && revision.is_none() && !is_bare_repository(folder);
+    let (plugin, warnings, commit) = if copied {
         let from = PluginSource {
             source: named.display().to_string(),
             commit: None,
@@ -77,9 +82,9 @@ async fn install(
         (plugin, warnings, None)
     } else {
         let checkout = tempfile::tempdir()?;
-        let commit = clone(context, source, revision, checkout.path()).await?;
+        let commit = clone(context, named.as_os_str(), revision, checkout.path()).await?;
         let from = PluginSource {
-            source: source.to_owned(),
+            source: named.display().to_string(),
             commit: Some(commit.clone()),
         };
         let (plugin, warnings) = installed.install(checkout.path(), from).map_err(failure)?;
@@ -136,16 +141,28 @@ async fn install(
     Ok(Exit::Success)
 }
 
+/// Whether a folder is a repository without a working copy, as git tells it.
+fn is_bare_repository(folder: &Path) -> bool {
+    folder.join("HEAD").is_file()
+        && ["objects", "refs"]
+            .iter()
+            .all(|it| folder.join(it).is_dir())
+}
+
 /// Clones a repository and returns the commit that is checked out.
 async fn clone(
     context: &Context,
-    source: &str,
+    source: &OsStr,
     revision: Option<&str>,
     to: &Path,
 ) -> Result<String, Failure> {
-    if source.starts_with('-') || revision.is_some_and(|it| it.starts_with('-')) {
+    if source.as_encoded_bytes().starts_with(b"-") || revision.is_some_and(|it| it.starts_with('-'))
+    {
         return Err(usage(
-            format!("'{source}' is neither a folder nor the address of a repository"),
+            format!(
+                "'{}' is neither a folder nor the address of a repository",
+                source.display()
+            ),
             "name a folder, an https:// address or a path of a repository",
         ));
     }
@@ -155,7 +172,7 @@ async fn clone(
         "--quiet".into(),
         "--no-checkout".into(),
         "--".into(),
-        OsString::from(source),
+        source.to_owned(),
         to_text,
     ];
     git(context, Path::new("/"), &fetch).await?;

@@ -30,6 +30,7 @@ pub async fn resources(context: &mut Context, arguments: JsonArg) -> Result<Exit
     let directory = context.globals.cwd.as_ref().map_or("", |_| ".");
     let instructions = harness.instructions(directory).await?;
     let mut warnings = compiled.messages();
+    warnings.extend(harness.unknown_tools());
     warnings.extend(instructions.warnings.iter().map(ToString::to_string));
     let notes = compiled.warnings.iter().filter(|warning| warning.is_note());
     let notes: Vec<String> = notes.map(ToString::to_string).collect();

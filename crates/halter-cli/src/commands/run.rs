@@ -151,6 +151,7 @@ async fn watch(
         time_limit: limit,
         typing: None,
         approver,
+        notifies: turn::hooks_hear(&live.harness),
     };
     let outcome = turn::run_turn(session, events, turn, watch).await;
     if matches!(outcome, Ok(TurnEnd::Completed)) {

@@ -5,11 +5,12 @@ use crate::context::Context;
 use crate::exit::Exit;
 use crate::failure::{Failure, usage};
 use crate::harness;
-use halter::SandboxPlan;
-use halter::SandboxStatus;
+use halter::{Halter, SandboxPlan, SandboxStatus};
+use serde_json::{Value, json};
 use std::io::{stderr, stdin, stdout};
 use std::os::fd::AsFd;
 
+use super::exec_place::{ExecFindings, elsewhere};
 use super::policy::explain::{directory, policy_harness};
 
 /// Runs a command in the sandbox, or shows what there is.
@@ -17,11 +18,24 @@ pub async fn sandbox(context: &mut Context, arguments: SandboxArgs) -> Result<Ex
     match arguments.command {
         Some(SandboxCommand::Status(json)) => {
             context.errors_in_data = json.json;
-            let status = status(context).await?;
+            let loaded = harness::load_silently(context).await?;
+            let harness = policy_harness(context, &loaded).await?;
+            let (shown, lines) = match elsewhere(&loaded) {
+                Some(_) => {
+                    let found = ExecFindings::of(&loaded, &harness).await;
+                    let requested = loaded.config.config.policy.sandbox;
+                    let shown = json!({"requested": requested, "elsewhere": found.json()});
+                    (shown, lines_elsewhere(&found, &json!(requested)))
+                }
+                None => {
+                    let status = status(plan_of(context, &harness).await?).await?;
+                    (json!(status), lines(&status))
+                }
+            };
             match json.json {
-                true => context.data.json(&serde_json::json!(status))?,
+                true => context.data.json(&shown)?,
                 false => {
-                    for line in lines(&status) {
+                    for line in lines {
                         context.data.line(&line)?;
                     }
                 }
@@ -36,15 +50,15 @@ pub async fn sandbox(context: &mut Context, arguments: SandboxArgs) -> Result<Ex
     }
 }
 
-async fn plan(context: &Context) -> Result<SandboxPlan, Failure> {
-    let loaded = harness::load_silently(context).await?;
-    let harness = policy_harness(context, &loaded).await?;
-    Ok(harness.sandbox_plan(&directory(context)?)?)
+/// The sandbox that a session here would have on this machine.
+pub async fn plan_of(context: &Context, harness: &Halter) -> Result<SandboxPlan, Failure> {
+    let (harness, directory) = (harness.clone(), directory(context)?);
+    let plan = tokio::task::spawn_blocking(move || harness.sandbox_plan(&directory));
+    Ok(plan.await.map_err(std::io::Error::other)??)
 }
 
-/// What the sandbox of a session here would be.
-pub async fn status(context: &Context) -> Result<SandboxStatus, Failure> {
-    let plan = plan(context).await?;
+/// What that sandbox is.
+pub async fn status(plan: SandboxPlan) -> Result<SandboxStatus, Failure> {
     tokio::task::spawn_blocking(move || plan.status())
         .await
         .map_err(std::io::Error::other)
@@ -52,7 +66,14 @@ pub async fn status(context: &Context) -> Result<SandboxStatus, Failure> {
 }
 
 async fn run(context: &mut Context, arguments: SandboxArgs) -> Result<Exit, Failure> {
-    let plan = plan(context).await?;
+    let loaded = harness::load_silently(context).await?;
+    let plan = plan_of(context, &policy_harness(context, &loaded).await?).await?;
+    if let Some(place) = elsewhere(&loaded) {
+        let message = format!(
+            "this runs in a sandbox of this machine; the commands of a session run at {place}"
+        );
+        context.messages.warning(&message);
+    }
     let directory = directory(context)?;
     let words = arguments.words;
     let started = tokio::task::spawn_blocking(move || {
@@ -74,9 +95,24 @@ async fn run(context: &mut Context, arguments: SandboxArgs) -> Result<Exit, Fail
     ))
 }
 
+/// What there is to say where this machine's sandbox holds nothing.
+fn lines_elsewhere(found: &ExecFindings, requested: &Value) -> Vec<String> {
+    let mut lines = vec![format!(
+        "{:<12} that of the place where commands run, not of this machine (policy.sandbox = \
+         {requested})",
+        "sandbox"
+    )];
+    lines.extend(found.lines());
+    lines
+}
+
 /// The status, a fact per line.
 pub fn lines(status: &SandboxStatus) -> Vec<String> {
-    let active = status.active.unwrap_or("none");
+    let active = match (status.active, status.requested) {
+        (Some(active), _) => active,
+        (None, "require") => "none, so no command runs",
+        (None, _) => "none",
+    };
     let mut lines = vec![format!(
         "{:<12} {active} (policy.sandbox = \"{}\")",
         "sandbox", status.requested

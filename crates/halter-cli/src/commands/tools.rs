@@ -1,7 +1,7 @@
 //! `halter tools`: what the model is offered, and one call without a model.
 
 use crate::approvals::Approver;
-use crate::args::{JsonArg, PermissionArgs, ToolsCommand};
+use crate::args::{ApprovalSource, JsonArg, PermissionArgs, ToolsCommand};
 use crate::context::Context;
 use crate::exit::Exit;
 use crate::failure::{Failure, usage};
@@ -14,8 +14,8 @@ use crate::view::{Activity, Steps, View};
 use halter::providers::{FakeProvider, OfflineProvider, Reply};
 use halter_config::{DeferralWord, DeferredTools};
 use halter_protocol::{
-    ContentPart, SessionEvent, SessionEventPayload, ToolErrorCode, ToolExecutionOutcome,
-    ToolResult, ToolSpec, Turn,
+    ContentPart, SessionEvent, SessionEventPayload, TOOL_SEARCH, ToolErrorCode,
+    ToolExecutionOutcome, ToolResult, ToolSpec, Turn,
 };
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -38,11 +38,14 @@ async fn list(context: &mut Context, arguments: JsonArg) -> Result<Exit, Failure
     context.errors_in_data = arguments.json;
     let loaded = harness::load(context).await?;
     let resources = harness::compile(context, &loaded).await?;
+    // What `halter run` would offer here: at a terminal, somebody can be asked.
+    let approver = Approver::wanted(context, ApprovalSource::Auto, false)?;
     let harness = harness::build_with_servers(
         context,
         &loaded,
         resources,
         Models::Injected(Arc::new(OfflineProvider::new())),
+        approver.approvals(),
     )
     .await?;
     let specs = harness.tools();
@@ -120,19 +123,25 @@ async fn call(
     if halter_mcp::names::comes_with_servers(name) {
         // Tools of servers are always looked up first.
         let query = json!({"query": format!("select:{name}")});
-        script.insert(0, Reply::new().tool_call("tool_search", query));
+        script.insert(0, Reply::new().tool_call(TOOL_SEARCH, query));
     }
     let model = FakeProvider::scripted(script);
     let mut loaded = harness::load(context).await?;
     permissions.apply(&mut loaded.config)?;
-    // Whoever calls a tool by its name knows it.
-    loaded.config.config.tools.deferred = DeferredTools::Word(DeferralWord::Off);
+    // Whoever calls a tool by its name knows it. The one that loads others is
+    // there where there are any.
+    loaded.config.config.tools.deferred = DeferredTools::Word(match name == TOOL_SEARCH {
+        true => DeferralWord::Auto,
+        false => DeferralWord::Off,
+    });
+    let mut approver = Approver::wanted(context, ApprovalSource::Auto, false)?;
     let resources = harness::compile(context, &loaded).await?;
     let harness = harness::build_with_servers(
         context,
         &loaded,
         resources,
         Models::Injected(Arc::new(model)),
+        approver.approvals(),
     )
     .await?;
     let mut live = Live::begin(context, harness, &Wanted::default()).await?;
@@ -147,7 +156,8 @@ async fn call(
         view: &mut view,
         time_limit: None,
         typing: None,
-        approver: &mut Approver::Nobody,
+        approver: &mut approver,
+        notifies: turn::hooks_hear(&live.harness),
     };
     let ran = turn::run_turn(&live.session, &mut live.events, turn, watch).await;
     let ended = turn::end_session(&live.session, &mut live.events, &mut view, "complete").await;

@@ -5,7 +5,6 @@ use crate::context::Context;
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::harness::{self, Models, Store};
-use halter_config::inert_keys;
 use serde_json::json;
 
 /// Checks everything a session would need, without starting one.
@@ -24,30 +23,13 @@ pub async fn validate(context: &mut Context, arguments: JsonArg) -> Result<Exit,
         Store::Memory,
     )
     .await?;
-    let inert = inert_keys(&loaded.config);
     if arguments.json {
-        let inert: Vec<_> = inert
-            .iter()
-            .map(|key| {
-                json!({
-                    "key": key.key,
-                    "waits_for": key.waits_for,
-                    "origin": key.origin.to_string(),
-                })
-            })
-            .collect();
         context
             .data
-            .json(&json!({"valid": true, "no_effect_yet": inert, "warnings": warnings}))?;
+            .json(&json!({"valid": true, "warnings": warnings}))?;
         return Ok(Exit::Success);
     }
     context.data.line("config valid")?;
-    for key in inert {
-        let (key, origin, part) = (key.key, key.origin, key.waits_for);
-        context
-            .data
-            .line(&format!("no effect yet: {key} ({origin}) waits for {part}"))?;
-    }
     for warning in warnings {
         context.data.line(&format!("warning: {warning}"))?;
     }

@@ -9,6 +9,7 @@ use super::window::compacted;
 use crate::limits::{MAX_PARTIAL_BYTES, SHOWN_DRAFT_CHARS};
 use crate::output::{Messages, Verbosity};
 use crate::terminal::safe_line;
+use crate::turn::is_on_screen;
 use halter::HalterError;
 use halter::providers::{RateLimiter, RateWait};
 use halter_protocol::{
@@ -123,7 +124,11 @@ impl Activity {
                 self.messages
                     .warning(&format!("budget: {limit} spent, {left} left"));
             }
-            Payload::Notification { notification } => self.messages.note(&notification.message),
+            Payload::Notification { notification }
+                if !is_on_screen(&notification.notification_type) =>
+            {
+                self.messages.note(&notification.message);
+            }
             Payload::SubagentStarted { subagent } => self.subagent_started(subagent),
             Payload::SubagentEnded { subagent, .. } => self.subagent_ended(subagent),
             Payload::TurnInterrupted { .. } => self.phase = "stopping",

@@ -26,7 +26,7 @@ fn stage() -> Option<(Stage, u16)> {
     stage.configure("[policy.shell]\nallow = [\"curl\"]\n");
     let has_curl = std::process::Command::new("curl").arg("-V").output();
     if has_curl.is_err() {
-        println!("skipped: needs curl");
+        crate::place::skipped("curl");
         return None;
     }
     works(&stage.place).then_some((stage, port))

@@ -97,7 +97,7 @@ fn each_path_is_judged_by_the_roots_of_its_line_and_nothing_is_touched() {
             json!({"op": "delete", "path": "link"}),
             Some("symlink_escape"),
         ),
-        (json!({"op": "delete", "path": "."}), Some("not_in_root")),
+        (json!({"op": "delete", "path": "."}), Some("invalid_path")),
         (json!({"op": "list", "path": "sub"}), None),
         (
             json!({"op": "list", "path": "a.txt"}),

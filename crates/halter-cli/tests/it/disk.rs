@@ -49,7 +49,7 @@ impl Script {
     /// The outcome of every run, or nothing where no disk can be mounted.
     fn run(self) -> Option<(Place, Vec<Ran>)> {
         if !can_mount() {
-            println!("skipped: this system does not let a test mount a disk of its own");
+            crate::place::skipped("a system that lets a test mount a disk of its own");
             return None;
         }
         let out = self.place.root().join("out");

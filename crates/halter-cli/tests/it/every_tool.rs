@@ -10,7 +10,7 @@ use std::path::Path;
 
 /// How a tool is tried.
 enum Try {
-    /// With this input, and its result says this.
+    /// With this input, and its result, which is no error, says this.
     Here(Value, &'static str),
     /// It needs more than files, and this test has it.
     InTest(&'static str),
@@ -21,7 +21,7 @@ use Try::{Here, InTest};
 fn tries() -> Vec<(&'static str, Try)> {
     let edit = json!({"path": "notes.txt", "old_string": "noon", "new_string": "one"});
     let patch = "*** Begin Patch\n*** Add File: b/c.txt\n+new\n*** End Patch\n";
-    let nobody = "has no subagent";
+    let told_more = "a_child_goes_on_when_it_is_told_more";
     vec![
         ("read", Here(json!({"path": "notes.txt"}), "at noon")),
         ("glob", Here(json!({"pattern": "*.txt"}), "notes.txt")),
@@ -66,25 +66,25 @@ fn tries() -> Vec<(&'static str, Try)> {
         ),
         (
             "profile",
-            Here(
-                json!({"command": "cat notes.txt", "seconds": 20}),
-                "sample_count",
-            ),
+            InTest("a_command_is_sampled_for_a_person_and_for_a_model"),
         ),
         (
             "image",
             Here(json!({"action": "info", "path": "p.png"}), "width"),
         ),
-        (
-            "send_input",
-            Here(json!({"target": "a", "message": "x"}), nobody),
-        ),
-        ("wait_agent", Here(json!({"targets": ["a"]}), nobody)),
-        ("close_agent", Here(json!({"target": "a"}), nobody)),
+        ("send_input", InTest(told_more)),
+        ("wait_agent", InTest(told_more)),
+        ("close_agent", InTest(told_more)),
         ("skill", Here(json!({"skill": "greet"}), "greet")),
         ("spawn_agent", InTest("subagent")),
-        ("tool_search", InTest("tool_search")),
-        ("ask_user", InTest("ask_user")),
+        (
+            "tool_search",
+            InTest("the_tool_that_loads_others_is_called_by_its_name"),
+        ),
+        (
+            "ask_user",
+            InTest("a_tool_that_asks_is_offered_and_can_be_called"),
+        ),
         (
             "web_fetch",
             InTest("a_page_is_fetched_by_a_call_and_by_a_model"),
@@ -117,6 +117,11 @@ fn furnished() -> Place {
     place
 }
 
+/// Settings under which the tools of the web are of use.
+const WITH_WEB: &str = "[policy.network]\nenabled = true\nallowed_hosts = [\"example.com\"]\n\
+    [tools.web_search]\nprovider = \"searxng\"\nurl = \"http://127.0.0.1:1\"\n\
+    [browser]\ncdp_url = \"ws://127.0.0.1:1\"\n";
+
 fn with_skills(place: &Place) -> String {
     let root = place.work().join("skills");
     format!(
@@ -135,8 +140,35 @@ fn every_tool_is_called_by_a_person_and_by_a_model() {
         let is_tried = tries.iter().any(|(it, _)| *it == name);
         assert!(is_tried, "there is no row for the tool '{name}'");
     }
-    let sources = sources(&Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/it"));
+    let crates = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let tests = ["halter-cli", "halter-runtime"].map(|it| crates.join(it).join("tests/it"));
+    let sources: String = tests.iter().map(|it| sources(it)).collect();
     for (tool, tried) in tries {
+        let place = furnished();
+        let settings = with_skills(&place);
+        place.write("own.toml", &format!("version = 1\n{settings}"));
+        place.write("web.toml", &format!("version = 1\n{settings}{WITH_WEB}"));
+        let call = |config: &str, input: &Value, more: &[&str]| {
+            let input = input.to_string();
+            let arguments = ["--config", config, "tools", "call", tool, &input];
+            place.halter(arguments.iter().chain(more))
+        };
+        // Nobody can be asked here: it is tried at a terminal.
+        if tool != "ask_user" {
+            let unfit = call("web.toml", &json!({"no_such_parameter": 1}), &[]);
+            assert_eq!(
+                unfit.expect(1).json()["error"]["code"],
+                "invalid_arguments",
+                "{tool}"
+            );
+            // The one that tells of others is still there, and refused.
+            let (input, exit, code) = match tool {
+                "tool_search" => (json!({"query": "x"}), 3, "policy_denied"),
+                _ => (json!({}), 1, "unknown_tool"),
+            };
+            let closed = call("web.toml", &input, &["--deny", tool]);
+            assert_eq!(closed.expect(exit).json()["error"]["code"], code, "{tool}");
+        }
         let (input, says) = match tried {
             Here(input, says) => (input, says),
             InTest(name) => {
@@ -145,33 +177,19 @@ fn every_tool_is_called_by_a_person_and_by_a_model() {
                 continue;
             }
         };
-        let place = furnished();
-        let settings = with_skills(&place);
-        place.write("own.toml", &format!("version = 1\n{settings}"));
-        let call = |input: &Value, more: &[&str]| {
-            let input = input.to_string();
-            let arguments = ["--config", "own.toml", "tools", "call", tool, &input];
-            place.halter(arguments.iter().chain(more))
-        };
-        let unfit = call(&json!({"no_such_parameter": 1}), &[]);
-        assert_eq!(
-            unfit.expect(1).json()["error"]["code"],
-            "invalid_arguments",
-            "{tool}"
-        );
-        let closed = call(&input, &["--deny", tool]);
-        assert_eq!(
-            closed.expect(1).json()["error"]["code"],
-            "unknown_tool",
-            "{tool}"
-        );
-        let called = call(&input, &[]);
+        let called = call("own.toml", &input, &[]);
+        called.expect(0);
         assert!(called.stdout.contains(says), "{tool}: {}", called.stdout);
 
         let place = furnished();
         let turn = tool_turn(&place, &with_skills(&place), tool, &input);
         assert_eq!(turn.ran.expect(0).stdout.trim_end(), "Done.", "{tool}");
         assert!(turn.told.contains(says), "{tool}: {}", turn.told);
+        assert!(
+            !turn.told.contains("\"is_error\":true"),
+            "{tool}: {}",
+            turn.told
+        );
     }
 }
 

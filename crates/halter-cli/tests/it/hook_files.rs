@@ -19,7 +19,7 @@ fn on(event: &str, handler: &Value) -> Value {
 }
 
 fn command(line: &str) -> Value {
-    json!({"type": "command", "command": line, "timeout": 20})
+    json!({"type": "command", "command": line, "timeout": 300})
 }
 
 /// A payload as a public file would write it.
@@ -66,7 +66,7 @@ fn outcome(place: &Place, event: &str, handler: &Value) -> (String, String, Valu
     (outcome, status, trial)
 }
 
-const EVENTS: [&str; 14] = [
+pub const EVENTS: [&str; 14] = [
     "SessionStart",
     "SessionEnd",
     "UserPromptSubmit",
@@ -309,7 +309,7 @@ fn servers_decide_by_their_answers() {
     let answers = cases.map(|(_, status, body, _, _)| (status, body.to_owned()));
     let (url, server) = serve_answers(answers.to_vec());
     for (event, status, body, expected, expected_status) in cases {
-        let handler = json!({"type": "http", "url": url, "timeout": 20,
+        let handler = json!({"type": "http", "url": url, "timeout": 300,
             "headers": {"Authorization": "Bearer $HOME"}, "allowedEnvVars": ["HOME"]});
         let (said, run, trial) = outcome(&place, event, &handler);
         assert_eq!(
@@ -328,9 +328,43 @@ fn servers_decide_by_their_answers() {
     );
     assert!(seen[0].contains(&home), "{}", seen[0]);
     assert!(seen[0].contains("\"tool_name\":\"Bash\""), "{}", seen[0]);
-    let handler = json!({"type": "http", "url": "http://127.0.0.1:1/none", "timeout": 20});
+    let handler = json!({"type": "http", "url": "http://127.0.0.1:1/none", "timeout": 300});
     let (said, status, _) = outcome(&place, "PreToolUse", &handler);
     assert_eq!((said.as_str(), status.as_str()), ("block", "failed"));
+}
+
+#[test]
+fn a_host_that_is_allowed_is_asked() {
+    let place = Place::new();
+    let block = "{\"decision\":\"block\",\"reason\":\"r\"}";
+    let (url, server) = serve_answers(vec![(200, block.to_owned())]);
+    let mut file = on(
+        "PreToolUse",
+        &json!({"type": "http", "url": url, "timeout": 300}),
+    );
+    file["allowedHttpHosts"] = json!(["127.0.0.1"]);
+    user_file(&place, &file);
+    let trial = test(&place, "PreToolUse").expect(3).json();
+    assert_eq!(trial["outcome"], "block", "{trial}");
+    assert_eq!(server.join().unwrap().len(), 1);
+}
+
+#[test]
+fn a_command_sees_the_variables_it_may_and_no_other_secrets() {
+    let place = Place::new();
+    for (allowed, seen) in [(json!([]), ""), (json!(["DEPLOY_TOKEN"]), "t0ken")] {
+        let mut handler = command("echo \"[$DEPLOY_TOKEN][$OTHER_TOKEN]\" >&2; exit 2");
+        handler["allowedEnvVars"] = allowed;
+        user_file(&place, &on("PreToolUse", &handler));
+        let call = payload("PreToolUse").to_string();
+        let mut command = place.command(["hooks", "test", "PreToolUse", &call, "--json"]);
+        command
+            .env("DEPLOY_TOKEN", "t0ken")
+            .env("OTHER_TOKEN", "0ther");
+        let ran = crate::place::finish(command.spawn().unwrap());
+        let trial = ran.expect(3).json();
+        assert_eq!(trial["reason"], format!("[{seen}][]"), "{trial}");
+    }
 }
 
 #[test]
@@ -422,32 +456,40 @@ fn models_decide_by_what_they_say() {
 #[test]
 fn hostile_hooks_neither_hang_nor_pass() {
     let place = Place::new();
-    let mark = format!("300.{}", std::process::id());
+    let mark = format!("900.{}", std::process::id());
     let flood = format!("head -c {} /dev/zero | tr '\\0' x", 1024 * 1024);
     let away = format!("(setsid sleep {mark} > /dev/null 2>&1 < /dev/null &) ; exit 0");
     for (line, timeout, expected, part) in [
-        (flood.as_str(), 30.0, "pass", ""),
-        ("yes", 60.0, "block", "wrote more than"),
-        ("exec <&-; exit 2", 30.0, "block", "blocked"),
+        (flood.as_str(), 300.0, "pass", ""),
+        ("yes", 300.0, "block", "wrote more than"),
+        ("exec <&-; exit 2", 300.0, "block", "blocked"),
         ("sleep 600", 0.3, "block", "within 300ms"),
-        ("kill -9 0", 30.0, "block", "signal 9"),
-        (away.as_str(), 30.0, "pass", ""),
-        (
-            "rm -f \"$0\" hook.sh; exit 127",
-            30.0,
-            "block",
-            "status 127",
-        ),
+        ("kill -9 0", 300.0, "block", "signal 9"),
+        (away.as_str(), 300.0, "pass", ""),
     ] {
         let handler = json!({"type": "command", "command": line, "timeout": timeout});
         let started = Instant::now();
         let (said, _, trial) = outcome(&place, "PreToolUse", &handler);
         assert_eq!(said, expected, "{line} {trial}");
         assert!(trial.to_string().contains(part), "{line} {trial}");
-        assert!(started.elapsed() < Duration::from_secs(40), "{line}");
+        assert!(started.elapsed() < Duration::from_secs(200), "{line}");
     }
     let gone = || processes_with(&mark).is_empty();
     crate::place::eventually("the end of what forked away", || gone().then_some(()));
+}
+
+#[test]
+fn a_hook_that_deletes_itself_decides_and_is_missed_from_then_on() {
+    let place = Place::new();
+    let script = place.write("gone.sh", "rm -f \"$0\"; echo done >&2; exit 2");
+    let guard = command("exec bash gone.sh");
+    let (said, status, trial) = outcome(&place, "PreToolUse", &guard);
+    assert_eq!((said.as_str(), status.as_str()), ("block", "blocked"));
+    assert!(trial.to_string().contains("done"), "{trial}");
+    assert!(!script.exists());
+    let (said, status, trial) = outcome(&place, "PreToolUse", &guard);
+    assert_eq!((said.as_str(), status.as_str()), ("block", "failed"));
+    assert!(trial.to_string().contains("gone.sh"), "{trial}");
 }
 
 #[test]
@@ -640,9 +682,15 @@ fn what_is_no_event_or_payload_is_refused() {
 }
 
 #[test]
-fn fifty_commands_that_sleep_take_little_longer_than_one() {
+fn fifty_commands_that_sleep_run_side_by_side() {
     let place = Place::new();
-    let sleeper = |index: usize| command(&format!("sleep 0.2 # {index}"));
+    // Each ends when all have begun, which never happens one after another.
+    let sleeper = |index: usize| {
+        command(&format!(
+            ": > here.{index}; sleep 0.2; set -- here.*; \
+             while test $# -lt 50; do sleep 0.05; set -- here.*; done"
+        ))
+    };
     let handlers: Vec<Value> = (0..50).map(sleeper).collect();
     user_file(
         &place,
@@ -669,7 +717,6 @@ fn fifty_commands_that_sleep_take_little_longer_than_one() {
         .max()
         .unwrap();
     let took = last.duration_since(first);
+    // On an idle machine little longer than one takes.
     println!("50 command hooks that sleep 200 ms took {took:#}");
-    // One after another they would take ten seconds.
-    assert!(took.as_secs() < 5, "{took:#}");
 }

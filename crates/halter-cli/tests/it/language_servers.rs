@@ -121,14 +121,12 @@ fn what_is_wrong_after_an_edit_comes_back_with_its_result() {
     assert_eq!(said[0]["message"], "it is broken", "{written}");
     let edit = json!({"path": "a.x", "old_string": "broken", "new_string": "fine", "expected_sha256": written["file_hash_after"]});
     let edited = call(&place, "edit", &edit, &[]);
-    let edited = edited.json();
-    if edited.get("error").is_none() {
-        assert_eq!(
-            edited["diagnostics"]["a.x"]["diagnostics"],
-            json!([]),
-            "{edited}"
-        );
-    }
+    let edited = edited.expect(0).json();
+    assert_eq!(
+        edited["diagnostics"]["a.x"]["diagnostics"],
+        json!([]),
+        "{edited}"
+    );
     // Files of another kind are none of its business.
     let other = call(
         &place,
@@ -145,9 +143,27 @@ fn what_is_wrong_after_an_edit_comes_back_with_its_result() {
     patch.push_str("*** End Patch\n");
     let patched = call(&place, "apply_patch", &json!({"patch": patch}), &[]);
     let patched = patched.expect(0).json();
-    let looked_at = patched["diagnostics"].as_object().unwrap().len();
-    assert!((1..=OBSERVED_FILES).contains(&looked_at), "{patched}");
+    let told = patched["diagnostics"].as_object().unwrap();
+    assert_eq!(told.len(), OBSERVED_FILES + 1, "{patched}");
+    assert!(told["1 more files"]["pending"].is_string(), "{patched}");
+    let looked_at = told.values().filter(|it| it.get("diagnostics").is_some());
+    assert!(looked_at.count() > 0, "{patched}");
     assert_eq!(left_over(&place), Vec::<String>::new());
+}
+
+#[test]
+fn what_a_slow_server_does_not_say_in_time_is_said_to_be_pending() {
+    let place = Place::new();
+    scripted(&place, "quiet");
+    let patch =
+        "*** Begin Patch\n*** Add File: a.x\n+one\n*** Add File: b.x\n+two\n*** End Patch\n";
+    let patched = call(&place, "apply_patch", &json!({"patch": patch}), &[]);
+    let patched = patched.expect(0).json();
+    for file in ["a.x", "b.x"] {
+        let told = &patched["diagnostics"][file]["pending"];
+        let told = told.as_str().unwrap_or_default();
+        assert!(told.ends_with("ask with `diagnostics`"), "{patched}");
+    }
 }
 
 #[test]

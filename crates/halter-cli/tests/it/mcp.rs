@@ -155,3 +155,32 @@ fn no_server_outlives_a_halter_that_was_killed() {
         });
     }
 }
+
+/// One that has nothing of the environment it was started with, and so no mark.
+#[test]
+fn no_server_that_clears_its_environment_outlives_a_halter_that_was_killed() {
+    let place = Place::new();
+    let (program, arguments) = fixture();
+    let mark = place.root().to_str().unwrap();
+    let variable = format!("MCP_FIXTURE_PLACE={mark}");
+    let mut line = vec!["mcp", "add", "x", "--", "env", "-i", "PATH=/usr/bin:/bin"];
+    line.extend(["MCP_FIXTURE=stays", &variable, &program]);
+    line.extend(arguments.iter().map(String::as_str));
+    place.halter(line).expect(0);
+    let wait = "{\"text\":\"wait\"}";
+    let call = ["tools", "call", "mcp__x__echo", wait, "--allow", "mcp__x"];
+    for _ in 0..3 {
+        let mut halter = place.command(call).spawn().unwrap();
+        // In the midst of a call, for which it has started a program of its own.
+        eventually("the server", || {
+            let found = processes_with_variable("MCP_FIXTURE_PLACE", mark);
+            (found.len() >= 2).then_some(())
+        });
+        halter.kill().unwrap();
+        halter.wait().unwrap();
+        eventually("the end of the server", || {
+            let left = processes_with_variable("MCP_FIXTURE_PLACE", mark);
+            left.is_empty().then_some(())
+        });
+    }
+}

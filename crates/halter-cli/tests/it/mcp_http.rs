@@ -6,6 +6,7 @@ use crate::place::{Place, finish};
 use crate::scenarios::stage::{ANTHROPIC, Stage};
 use serde_json::{Value, json};
 use std::io::{BufRead, BufReader, Write};
+use std::path::PathBuf;
 use std::process::Stdio;
 use tokio::net::TcpStream;
 use tokio::runtime::Runtime;
@@ -277,13 +278,22 @@ fn a_user_logs_in_by_any_browser_and_no_secret_is_shown() {
     });
     assert!(said.contains("logged in to x"), "{said}");
     place.halter(["mcp", "test"]).expect(0);
+
+    let removed = place.halter(["mcp", "remove", "x"]);
+    let removed = &removed.expect(0).stdout;
+    assert!(removed.ends_with(" and logged out of it\n"), "{removed}");
+    assert_eq!(token_files(&place).count(), 0);
 }
 
 /// The tokens of the user.
 fn tokens(place: &Place) -> Value {
+    let file = token_files(place).next().unwrap();
+    serde_json::from_slice(&std::fs::read(file).unwrap()).unwrap()
+}
+
+fn token_files(place: &Place) -> impl Iterator<Item = PathBuf> {
     let directory = place.home().join(".local/state/halter/mcp-tokens");
     let files = std::fs::read_dir(directory).unwrap();
-    let mut files = files.map(|file| file.unwrap().path());
-    let file = files.find(|file| file.extension().is_some_and(|it| it == "json"));
-    serde_json::from_slice(&std::fs::read(file.unwrap()).unwrap()).unwrap()
+    let files = files.map(|file| file.unwrap().path());
+    files.filter(|file| file.extension().is_some_and(|it| it == "json"))
 }

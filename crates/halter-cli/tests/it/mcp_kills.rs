@@ -6,7 +6,7 @@ use crate::place::{eventually, finish};
 use crate::scenarios::stage::{ANTHROPIC, Stage};
 use halter_mock::{Scenario, Step};
 use serde_json::{Value, json};
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 /// How often something is killed. `.ci/run --full` sets 100.
 fn kills() -> usize {
@@ -56,8 +56,11 @@ fn nothing_is_left_and_the_session_is_usable_after_kills_at_random_moments() {
         .halter(["trust", ".mcp.json", "--yes"])
         .expect(0);
     let servers = || processes_with_variable("MCP_FIXTURE_PLACE", &mark);
+    let began = Instant::now();
     let first = stage.play("kills");
     first.completed();
+    // However fast this machine is, moments from a run's beginning to its end.
+    let run_millis = u64::try_from(began.elapsed().as_millis()).unwrap().max(1);
     let session = first.session();
 
     let now = SystemTime::now()
@@ -71,7 +74,7 @@ fn nothing_is_left_and_the_session_is_usable_after_kills_at_random_moments() {
         let arguments = stage.arguments("kills", "--streaming-json", &more);
         let mut halter = stage.place.command(arguments).spawn().unwrap();
         // At whatever moment: while it starts, in a call, or at its end.
-        std::thread::sleep(Duration::from_millis(random.below(1500)));
+        std::thread::sleep(Duration::from_millis(random.below(run_millis)));
         if random.below(2) == 0 {
             halter.kill().unwrap();
             halter.wait().unwrap();

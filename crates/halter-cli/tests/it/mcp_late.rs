@@ -5,11 +5,11 @@ use crate::scenarios::stage::{Stage, WIRES, Wire};
 use halter_mock::{Scenario, Step};
 use serde_json::{Value, json};
 
-fn step(tool: &str, input: Value) -> Step {
+pub fn step(tool: &str, input: Value) -> Step {
     Step::call(tool, input.as_object().unwrap().clone())
 }
 
-fn select(tool: &str) -> Step {
+pub fn select(tool: &str) -> Step {
     step("tool_search", json!({"query": format!("select:{tool}")}))
 }
 
@@ -68,4 +68,31 @@ fn ten_slow_servers_do_not_delay_the_first_request_on_chat_completions() {
 #[test]
 fn ten_slow_servers_do_not_delay_the_first_request_on_gemini() {
     ten_slow_servers(&WIRES[3]);
+}
+
+/// Tools whose schemas services refuse are made fit or left out, on every wire:
+/// the turn goes on.
+#[test]
+fn odd_schemas_of_a_server_end_no_turn() {
+    for wire in WIRES {
+        let steps = vec![
+            select("mcp__x__choice,mcp__x__echo,mcp__x__sometimes"),
+            step("mcp__x__choice", json!({"a": 1})),
+            step("mcp__x__echo", json!({"te_xt": "hello"})),
+            Step::text("It said: {{result}}"),
+        ];
+        let scenario = Scenario::new("Uses tools with odd schemas.", steps);
+        let stage = Stage::with_scenario(wire, "odd", scenario);
+        stage.configure("[permissions]\nallow = [\"mcp__x\"]\n");
+        let file = json!({"mcpServers": {"x": entry("odd_schemas")}});
+        stage.place.write(".mcp.json", &file.to_string());
+        let trust = ["trust", ".mcp.json", "--yes"];
+        stage.place.halter(trust).expect(0);
+        let played = stage.play("odd");
+        let answer = played.completed();
+        assert!(answer.contains("te xt"), "{answer}");
+        let told = &played.ran.stderr;
+        assert!(told.contains("its tool `sometimes` is left out"), "{told}");
+        stage.close();
+    }
 }

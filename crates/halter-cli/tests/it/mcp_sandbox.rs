@@ -1,15 +1,9 @@
 //! Servers in a sandbox.
 
 use crate::mcp::fixture;
-use crate::place::Place;
+use crate::place::{Place, skipped};
 use serde_json::json;
-use std::io::Write as _;
 use std::process::Command;
-
-fn skipped(needs: &str) {
-    let mut errors = std::io::stderr();
-    writeln!(errors, "skipped: needs {needs}").unwrap();
-}
 
 /// A place with a server in a sandbox, if this machine has one.
 fn sandboxed(more: &str) -> Option<(Place, String)> {

@@ -3,7 +3,10 @@
 //! `HALTER_MCP_VENV` names a Python environment with the packages of
 //! `tests/mcp/requirements.txt`, as `.ci/run` makes one.
 
+use crate::mcp_late::step;
 use crate::place::{PATIENCE, Place};
+use crate::scenarios::stage::{ANTHROPIC, Stage};
+use halter_mock::Scenario;
 use serde_json::{Value, json};
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
@@ -19,8 +22,13 @@ struct Host {
 
 impl Host {
     fn new(place: &Place, arguments: &[&str]) -> Self {
+        Self::with_model(place, arguments, Some("offline"))
+    }
+
+    fn with_model(place: &Place, arguments: &[&str], model: Option<&str>) -> Self {
         let mut command = place.command(["mcp", "serve"].iter().chain(arguments));
-        command.env("HALTER_MODEL", "offline").stdin(Stdio::piped());
+        command.envs(model.map(|model| ("HALTER_MODEL", model)));
+        command.stdin(Stdio::piped());
         let mut child = command.spawn().unwrap();
         let mut host = Self {
             stdin: child.stdin.take(),
@@ -48,6 +56,16 @@ impl Host {
         let message: Value = serde_json::from_str(&line).unwrap_or_else(|_| panic!("{line:?}"));
         assert_eq!(message["jsonrpc"], "2.0");
         message
+    }
+
+    /// The answer to a request, whatever is told before it.
+    fn answer(&mut self, id: u64) -> Value {
+        loop {
+            let message = self.next();
+            if message["id"] == id {
+                return message;
+            }
+        }
     }
 
     fn call(&mut self, id: u64, name: &str, arguments: Value) -> Value {
@@ -141,6 +159,90 @@ fn own_tools_are_called_under_the_policy() {
     let wrong = host.call(5, "read", json!({"paths": 1}));
     assert_eq!(wrong["isError"], true, "{wrong}");
     assert_eq!(host.leave(), Some(0));
+}
+
+#[test]
+fn deferred_tools_and_those_of_servers_are_listed_and_called_at_once() {
+    let place = crate::mcp::with_fixture("waits_for_gate");
+    let gate = place.root().join("gate");
+    let config = place.root().join("gate.toml");
+    let settings = format!(
+        "version = 1\n[tools]\ndeferred = [\"glob\"]\n[mcp.servers.x.env]\n\
+         MCP_FIXTURE = \"waits_for_gate\"\nMCP_FIXTURE_GATE = {gate:?}\n"
+    );
+    std::fs::write(&config, settings).unwrap();
+    place.write("notes.txt", "hello");
+    let config = config.to_str().unwrap();
+    let arguments = ["--tools", "--allow", "mcp__x", "--config", config];
+    let mut host = Host::new(&place, &arguments);
+    let initialized = json!({"jsonrpc": "2.0", "method": "notifications/initialized"});
+    writeln!(host.stdin.as_mut().unwrap(), "{initialized}").unwrap();
+    let names = |listed: &Value| -> Vec<String> {
+        let tools = listed["result"]["tools"].as_array().unwrap().iter();
+        tools
+            .map(|it| it["name"].as_str().unwrap().to_owned())
+            .collect()
+    };
+    host.send(1, "tools/list", json!({}));
+    let listed = host.answer(1);
+    assert!(names(&listed).contains(&"glob".to_owned()), "{listed}");
+    assert!(!names(&listed).contains(&"mcp__x__echo".to_owned()));
+    // A tool that models load first is there for hosts at once.
+    let found = json!({"name": "glob", "arguments": {"pattern": "*.txt"}});
+    host.send(2, "tools/call", found);
+    let found = host.answer(2);
+    assert_eq!(found["result"]["isError"], false, "{found}");
+    assert!(text(&found["result"]).contains("notes.txt"), "{found}");
+    // A server joins: hosts hear of it, and call its tools.
+    std::fs::write(&gate, "").unwrap();
+    let mut id = 3;
+    loop {
+        let changed = host.next();
+        assert_eq!(changed["method"], "notifications/tools/list_changed");
+        host.send(id, "tools/list", json!({}));
+        let listed = host.answer(id);
+        id += 1;
+        if names(&listed).contains(&"mcp__x__echo".to_owned()) {
+            break;
+        }
+    }
+    let call = json!({"name": "mcp__x__echo", "arguments": {"text": "from afar"}});
+    host.send(id, "tools/call", call);
+    let called = host.answer(id);
+    assert_eq!(text(&called["result"]), "from afar", "{called}");
+    assert_eq!(host.leave(), Some(0));
+}
+
+#[test]
+fn a_task_that_its_host_cancels_ends_with_all_it_started() {
+    let steps = vec![step("shell", json!({"command": "sleep 3913"}))];
+    let scenario = Scenario::new("Runs a command without end.", steps);
+    let stage = Stage::with_scenario(&ANTHROPIC[0], "endless", scenario);
+    stage.configure("[permissions]\nallow = [\"Bash\"]\n");
+    let config = stage.place.root().join("service.toml");
+    let arguments = ["--config", config.to_str().unwrap()];
+    let mut host = Host::with_model(&stage.place, &arguments, None);
+    let task = json!({"name": "run_task", "arguments": {"task": "please mock:endless"}});
+    host.send(1, "tools/call", task);
+    let running = || processes_in(&stage.place.work());
+    crate::place::eventually("the command", || (running().len() == 1).then_some(()));
+    let cancel =
+        json!({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 1}});
+    writeln!(host.stdin.as_mut().unwrap(), "{cancel}").unwrap();
+    crate::place::eventually("the end of the command", || {
+        running().is_empty().then_some(())
+    });
+    // The session is there, and its turn is over.
+    host.send(
+        2,
+        "tools/call",
+        json!({"name": "list_sessions", "arguments": {}}),
+    );
+    let listed = host.answer(2);
+    let sessions = listed["result"]["structuredContent"]["sessions"].clone();
+    assert_eq!(sessions.as_array().map(Vec::len), Some(1), "{listed}");
+    assert_eq!(host.leave(), Some(0));
+    stage.close();
 }
 
 #[test]

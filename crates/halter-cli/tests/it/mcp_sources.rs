@@ -186,6 +186,48 @@ fn a_wrong_entry_costs_itself_only() {
 }
 
 #[test]
+fn names_with_other_characters_are_made_fit_and_no_two_servers_share_one() {
+    let place = Place::new();
+    let (first, second) = (entry("plain"), entry("plain"));
+    project(&place, &json!({"acme.docs": first, "acme_docs": second}));
+    trust(&place);
+    let shown = listed(&place);
+    let told = |at: usize| (shown[at]["name"].as_str(), shown[at]["state"].as_str());
+    assert_eq!(told(0), (Some("acme_docs"), Some("enabled")), "{shown}");
+    assert_eq!(told(1), (Some("acme_docs"), Some("not used")), "{shown}");
+    assert_eq!(shown[1]["problem"]["code"], "mcp_name_clash");
+    let tools = place.halter(["mcp", "tools", "acme.docs"]);
+    assert!(tools.stdout.contains("mcp__acme_docs__echo"), "{tools:?}");
+    let ran = place.halter(["run", "--text", "hello"]);
+    assert!(ran.expect(0).stderr.contains("does not count"), "{ran:?}");
+}
+
+#[test]
+fn tools_are_listed_whichever_other_server_is_broken() {
+    let place = Place::new();
+    let servers = json!({
+        "dead": entry("dies_at_start"),
+        "good": entry("plain"),
+        "missing": {"command": "no-such-program-anywhere"},
+    });
+    project(&place, &servers);
+    trust(&place);
+    let all = place.halter(["mcp", "tools"]);
+    assert!(all.expect(1).stdout.contains("mcp__good__echo"), "{all:?}");
+    let offered = place.halter(["tools", "list"]);
+    let listed = &offered.expect(0).stdout;
+    assert!(listed.contains("mcp__good__echo"), "{offered:?}");
+    for ran in [&all, &offered] {
+        for said in [
+            "no such database",
+            "MCP server `missing` could not be started",
+        ] {
+            assert!(ran.stderr.contains(said), "{said}: {ran:?}");
+        }
+    }
+}
+
+#[test]
 fn settings_count_before_the_project_and_can_switch_its_servers_off() {
     let place = Place::new();
     project(&place, &json!({"x": entry("plain"), "y": entry("plain")}));
@@ -216,5 +258,41 @@ fn settings_count_before_the_project_and_can_switch_its_servers_off() {
             ("x", "not used", Some("mcp_name_clash")),
             ("y", "disabled", None),
         ]
+    );
+}
+
+#[test]
+fn what_a_file_says_beside_the_program_counts_and_what_nothing_reads_is_named() {
+    let place = Place::new();
+    let mut boxed = entry("plain");
+    boxed["sandbox"] = json!(true);
+    boxed["tools"] = json!(["echo"]);
+    let mut odd = entry("plain");
+    odd["sandboxed"] = json!(true);
+    let mut off = entry("plain");
+    off["disabled"] = json!(true);
+    project(&place, &json!({"boxed": boxed, "odd": odd, "off": off}));
+    trust(&place);
+    let tested = place.halter(["mcp", "test"]);
+    let said = format!("{}{}", tested.stdout, tested.stderr);
+    let line = |name: &str| {
+        let mut lines = tested.stdout.lines();
+        lines.find(|line| line.contains(name)).map(str::to_owned)
+    };
+    // In a sandbox, or where there is none not at all.
+    let boxed = line(" boxed: ").unwrap();
+    let contained = boxed.contains("1 tool, ") && boxed.contains("in a sandbox");
+    assert!(
+        contained || boxed.contains("has no sandbox to run in"),
+        "{said}"
+    );
+    assert_eq!(line(" off: "), None, "{said}");
+    let ran = place.halter(["run", "--text", "hello"]);
+    let told = "MCP server `odd` (";
+    assert!(ran.expect(0).stderr.contains(told), "{}", ran.stderr);
+    assert!(
+        ran.stderr.contains("nothing reads `sandboxed`"),
+        "{}",
+        ran.stderr
     );
 }

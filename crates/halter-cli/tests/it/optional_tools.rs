@@ -80,25 +80,36 @@ fn a_screen_is_shown_to_a_person_and_to_a_model() {
     let unlisted = json!({"action": "start", "command": "curl localhost"});
     let refused = place.halter(["tools", "call", "pty", &unlisted.to_string()]);
     assert_eq!(refused.expect(3).json()["error"]["code"], "policy_denied");
-    let closed = "[permissions]\ndeny = [\"Bash\"]\n";
-    let turn = tool_turn(&place, closed, "pty", &follow);
-    assert!(turn.told.contains("deny rule"), "{}", turn.told);
+    let input = follow.to_string();
+    let refused = place.halter(["tools", "call", "pty", &input, "--deny", "Bash"]);
+    let message = refused.expect(1).json()["error"]["message"].to_string();
+    assert!(message.contains("deny rule"), "{message}");
 }
 
 #[test]
 fn a_command_is_sampled_for_a_person_and_for_a_model() {
     let place = Place::new();
-    place.write("notes.txt", "the meeting is at noon\n");
-    let sample = json!({"command": "cat notes.txt", "seconds": 20});
+    // Enough to do for any machine to be seen at it.
+    let numbers: Vec<String> = (0..1_000_000_u64)
+        .map(|it| (it * 7_919 % 1_000_003).to_string())
+        .collect();
+    place.write("numbers.txt", &numbers.join("\n"));
+    let sample = json!({"command": "sort -n numbers.txt | tail -n 1", "seconds": 120});
     let ran = place.halter(["tools", "call", "profile", &sample.to_string()]);
     let found = ran.expect(0).json();
     assert_eq!(found["exit_code"], 0, "{found}");
-    assert_eq!(found["output"], "the meeting is at noon\n");
+    assert_eq!(found["output"], "1000002\n");
     assert!(found["svg"].as_str().unwrap().ends_with(".svg"), "{found}");
+    let hottest = found["summary"][0]["function"].as_str();
+    assert!(hottest.is_some_and(|name| !name.is_empty()), "{found}");
 
-    let turn = tool_turn(&place, "", "profile", &sample);
+    let mut kept = sample.clone();
+    kept["output_path"] = "graph.svg".into();
+    let turn = tool_turn(&place, "", "profile", &kept);
     assert_eq!(turn.ran.expect(0).stdout.trim_end(), "Done.");
     assert!(turn.told.contains("sample_count"), "{}", turn.told);
+    let graph = std::fs::read_to_string(place.work().join("graph.svg")).unwrap();
+    assert!(graph.contains("<svg"), "{graph}");
 
     let unlisted = json!({"command": "curl localhost"});
     let refused = place.halter(["tools", "call", "profile", &unlisted.to_string()]);

@@ -16,6 +16,7 @@ pub struct Place {
 }
 
 /// How a run of the binary ended.
+#[derive(Debug)]
 pub struct Ran {
     pub code: Option<i32>,
     pub stdout: String,
@@ -167,4 +168,12 @@ pub fn processes_with(text: &str) -> Vec<i32> {
         }
     }
     found
+}
+
+/// Says that a test does not run here: not through a macro, whose output a
+/// passing test would swallow.
+pub fn skipped(needs: &str) {
+    use std::io::Write as _;
+    let mut errors = std::io::stderr();
+    writeln!(errors, "skipped: needs {needs}").unwrap();
 }

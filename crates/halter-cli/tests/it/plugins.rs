@@ -166,3 +166,200 @@ fn what_a_project_could_run_needs_trust_and_its_words_do_not() {
     let changed = place.halter(["resources", "--json"]).expect(0).json();
     assert!(changed["warnings"].to_string().contains("can run programs"));
 }
+
+#[test]
+fn a_broken_record_puts_no_plugin_in_force() {
+    let place = Place::new();
+    plugin(&place, "source");
+    place.halter(["plugin", "install", "source"]).expect(0);
+    place.halter(["plugin", "disable", "demo"]).expect(0);
+    let record = place.home().join(".config/halter/plugins.json");
+    std::fs::write(&record, "{").unwrap();
+    let shown = place.halter(["resources", "--json"]);
+    let data = shown.expect(0).json();
+    assert_eq!(data["skills"], serde_json::json!([]), "{data}");
+    assert!(
+        data.to_string().contains("no installed plugin is in force"),
+        "{data}"
+    );
+}
+
+#[test]
+fn a_plugin_that_is_off_by_default_waits_to_be_enabled() {
+    let place = Place::new();
+    plugin(&place, ".halter/plugins/demo");
+    let manifest = ".halter/plugins/demo/.claude-plugin/plugin.json";
+    let off = r#"{"name": "demo", "version": "1.0.0", "defaultEnabled": false}"#;
+    place.write(manifest, off);
+    let skills = || {
+        let shown = place.halter(["resources", "--json"]);
+        let data = shown.expect(0).json();
+        let off = data.to_string().contains("defaultEnabled");
+        (data["skills"].as_array().unwrap().len(), off)
+    };
+    assert_eq!(skills(), (0, true));
+    let folder = place.work().join(".halter/plugins/demo");
+    let folder = folder.to_str().unwrap();
+    place.halter(["plugin", "install", folder]).expect(0);
+    assert_eq!(skills().0, 0);
+    place.halter(["plugin", "enable", "demo"]).expect(0);
+    assert_eq!(skills(), (1, false));
+}
+
+#[test]
+fn a_repository_is_named_by_its_path_from_here() {
+    let place = Place::new();
+    plugin(&place, "sources/demo");
+    let repository = place.work().join("sources/demo");
+    git(&repository, &["init", "--quiet", "--initial-branch=main"]);
+    git(&repository, &["add", "-A"]);
+    git(&repository, &["commit", "--quiet", "-m", "first"]);
+    let first = git(&repository, &["rev-parse", "HEAD"]);
+    git(
+        &repository,
+        &["clone", "--quiet", "--bare", ".", "../demo.git"],
+    );
+    let bare = "./sources/demo.git";
+    for (words, commit) in [
+        (vec!["./sources/demo"], None),
+        (vec!["--revision", "main", "./sources/demo"], Some(&first)),
+        (vec![bare], Some(&first)),
+        (vec!["--revision", &first, bare], Some(&first)),
+    ] {
+        let ran = place.halter([&["plugin", "install", "--json"], words.as_slice()].concat());
+        let data = ran.expect(0).json();
+        assert_eq!(
+            data["commit"].as_str(),
+            commit.map(String::as_str),
+            "{data}"
+        );
+        assert_eq!(data["parts"]["skills"], 1, "{data}");
+        let listed = place.halter(["plugin", "list", "--json"]).expect(0).json();
+        let source = listed["plugins"]["demo"]["source"].as_str().unwrap();
+        assert!(Path::new(source).is_absolute(), "{listed}");
+        place.halter(["plugin", "remove", "demo"]).expect(0);
+    }
+    let absent = place.halter(["plugin", "install", "./sources/none"]);
+    assert_ne!(absent.code, Some(0));
+}
+
+/// A project with a configuration, hooks, servers, and resources that run
+/// something or do not.
+fn project(place: &Place) {
+    let hooked = "name: careful\ndescription: d\nhooks: {Stop: []}";
+    let file = format!("---\n{hooked}\n---\nBe careful.\n");
+    for (path, text) in [
+        ("app/.git/HEAD", "ref: refs/heads/main"),
+        ("app/halter.toml", "version = 1\n"),
+        ("app/.mcp.json", r#"{"mcpServers": {}}"#),
+        (
+            "app/.claude/settings.json",
+            r#"{"hooks": {"Stop": [{"hooks": [{"type": "command", "command": "true"}]}]}}"#,
+        ),
+        ("app/.claude/settings.local.json", r#"{"permissions": {}}"#),
+        ("app/.claude/skills/careful/SKILL.md", &file),
+        ("app/.claude/skills/plain/SKILL.md", SKILL),
+        ("app/.claude/agents/careful.md", &file),
+    ] {
+        place.write(path, text);
+    }
+    plugin(place, "app/.halter/plugins/demo");
+}
+
+#[test]
+fn what_a_folder_holds_is_trusted_and_said() {
+    let place = Place::new();
+    project(&place);
+    let app = place.work().canonicalize().unwrap().join("app");
+    let withheld = || {
+        let mut command = place.command(["resources", "--json"]);
+        let ran = crate::place::finish(command.current_dir(&app).spawn().unwrap());
+        let said = ran.expect(0).json()["warnings"].to_string() + &ran.stderr;
+        said.contains("not trusted")
+    };
+    assert!(withheld());
+    let asked = place.halter(["trust", "app"]);
+    let next = "run `halter trust --yes app`";
+    assert!(asked.expect(2).stderr.contains(next), "{}", asked.stderr);
+    let trusted = place.halter(["trust", "--yes", "--json", "app"]);
+    let data = trusted.expect(0).json();
+    let expected = [
+        "halter.toml",
+        ".mcp.json",
+        ".claude/settings.json",
+        ".halter/plugins/demo",
+        ".claude/skills/careful",
+        ".claude/agents/careful.md",
+    ];
+    let shown = |parts: &[&str]| -> Vec<serde_json::Value> {
+        let paths = parts.iter().map(|part| app.join(part));
+        paths
+            .map(|path| path.display().to_string().into())
+            .collect()
+    };
+    assert_eq!(data["contents"], serde_json::Value::Array(shown(&expected)));
+    for part in ["these hooks", "its hooks and servers", "plugin demo"] {
+        assert!(trusted.stderr.contains(part), "{}", trusted.stderr);
+    }
+    assert!(!withheld());
+    let again = place.halter(["trust", "app"]).expect(0).stdout.clone();
+    assert_eq!(again.lines().count(), expected.len(), "{again}");
+    assert!(
+        again.contains("settings.json is trusted already"),
+        "{again}"
+    );
+    // Only what has changed is asked about again.
+    place.write("app/.claude/skills/careful/more.md", "more");
+    let only = place.halter(["trust", "--yes", "app/.claude/skills"]);
+    let skill = app.join(".claude/skills/careful");
+    assert_eq!(
+        only.expect(0).stdout,
+        format!("trusted {}\n", skill.display())
+    );
+    let revoked = place.halter(["trust", "--revoke", "--json", "app"]);
+    assert_eq!(revoked.expect(0).json()["revoked"], true);
+    assert!(withheld());
+    place.write("plain/notes.txt", "nothing to trust");
+    let nothing = place.halter(["trust", "--yes", "plain"]);
+    nothing.expect(2);
+    assert!(nothing.stderr.contains("nothing in plain that needs trust"));
+}
+
+#[test]
+fn words_in_frontmatter_that_mean_nothing_here_are_named() {
+    let place = Place::new();
+    let own = |path: &str, text: &str| {
+        let path = place.home().join(".claude").join(path);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(path, text).unwrap();
+    };
+    let body = "description: d\n---\nWork.\n";
+    own(
+        "agents/a.md",
+        &format!(
+            "---\nname: a\ntools: Read, Reed, mcp__x__y\ndisallowedTools: Bsh\ncolour: blue\ndisallowed-tools: Bash\n{body}"
+        ),
+    );
+    own(
+        "agents/b.md",
+        &format!("---\nname: b\npermissionMode: everything\n{body}"),
+    );
+    own(
+        "skills/s/SKILL.md",
+        &format!(
+            "---\nname: s\nallowed-tools: Bash(ls), Rum\ndisallowed-tools: WebFetch, Fetsch\n{body}"
+        ),
+    );
+    let shown = place.halter(["resources", "--json"]);
+    let data = shown.expect(0).json();
+    let (warnings, notes) = (data["warnings"].to_string(), data["notes"].to_string());
+    for part in [
+        "a.md: no tool here is called Bsh, Reed",
+        "SKILL.md: no tool here is called Fetsch, Rum",
+        "a.md: nothing reads `disallowed-tools`; write `disallowedTools`",
+        "`permissionMode` is `everything`",
+    ] {
+        assert!(warnings.contains(part), "{part}: {warnings}");
+    }
+    assert!(notes.contains("without effect here: colour"), "{notes}");
+}

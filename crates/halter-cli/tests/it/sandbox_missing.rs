@@ -15,6 +15,8 @@ enum Machine {
     WithoutProc,
     /// It is a sandbox of our own.
     InASandbox,
+    /// The workspace is on a file system that nobody can write to.
+    WithReadOnlyWorkspace,
 }
 
 impl Machine {
@@ -38,6 +40,13 @@ impl Machine {
                 "mount -t tmpfs none /proc && exec \"$0\" \"$@\"",
             ],
             Self::InASandbox => &[env!("CARGO_BIN_EXE_halter"), "sandbox", "--"],
+            Self::WithReadOnlyWorkspace => &[
+                "unshare",
+                "-Urm",
+                "sh",
+                "-c",
+                "mount --bind . . && mount -o remount,ro,bind . && cd \"$PWD\" && exec \"$0\" \"$@\"",
+            ],
         }
     }
 
@@ -69,7 +78,7 @@ impl Machine {
     fn is_there(self, place: &Place) -> bool {
         let made = self.run(place, &["true"]);
         if made.code != Some(0) {
-            println!("skipped: needs {self:?}: {}", made.stderr);
+            crate::place::skipped(&format!("{self:?}: {}", made.stderr));
         }
         made.code == Some(0)
     }
@@ -143,6 +152,26 @@ fn a_machine_without_user_name_spaces_says_so_and_what_would_help() {
 fn a_machine_without_proc_says_so() {
     assert_honest(Machine::WithoutProc);
     assert_fix(Machine::WithoutProc, "fix: mount -t proc proc /proc");
+}
+
+#[test]
+fn a_workspace_that_cannot_be_written_to_stays_so_and_commands_run() {
+    let (place, machine) = (Place::new(), Machine::WithReadOnlyWorkspace);
+    if !machine.is_there(&place) {
+        return;
+    }
+    place.write("file", "text\n");
+    let script = "cat file; touch new || echo kept";
+    for mode in ["prefer", "require"] {
+        let setting = format!("version = 1\n[policy]\nsandbox = \"{mode}\"\n");
+        let name = format!("{mode}.toml");
+        place.write(&name, &setting);
+        let words = ["--config", &name, "sandbox", "--", "sh", "-c", script];
+        let ran = machine.halter(&place, &words);
+        assert_eq!(ran.stdout, "text\nkept\n", "{}", ran.stderr);
+    }
+    assert!(!place.work().join("new").exists());
+    assert!(!place.work().join(".vscode").exists());
 }
 
 #[test]

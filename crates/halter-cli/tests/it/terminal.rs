@@ -51,6 +51,41 @@ fn waiting_is_shown_and_ctrl_c_ends_it() {
     assert!(!shown[wiped..].contains(" · "), "{shown:?}");
 }
 
+/// Somebody can be asked: by a tool that is called by its name, as by a model.
+#[test]
+fn a_tool_that_asks_is_offered_and_can_be_called() {
+    let place = Place::new();
+    let (status, shown) = Screen::open(&place, &["tools", "list"]).end();
+    assert_eq!(status.code(), Some(0), "{shown}");
+    let line = shown.lines().find(|line| line.starts_with("ask_user"));
+    assert!(
+        line.is_some_and(|line| line.contains("[deferred]")),
+        "{shown}"
+    );
+    let input = r#"{"questions":[{"question":"Which one?"},{"question":"Which other?"}]}"#;
+    let mut screen = Screen::open(&place, &["tools", "call", "ask_user", input]);
+    screen.wait_for("1 of 2: Which one?");
+    // Nothing skips it.
+    screen.send("\r");
+    screen.wait_for("2 of 2: Which other?");
+    screen.send("the blue one\r");
+    let (status, shown) = screen.end();
+    assert_eq!(status.code(), Some(0), "{shown}");
+    assert!(shown.contains("\"the blue one\""), "{shown}");
+    assert!(shown.contains("skipped"), "{shown}");
+
+    for (input, more, code) in [
+        (r#"{"no_such_parameter":1}"#, &[][..], "invalid_arguments"),
+        (input, &["--deny", "ask_user"], "unknown_tool"),
+    ] {
+        let arguments = ["tools", "call", "ask_user", input];
+        let arguments: Vec<&str> = arguments.iter().chain(more).copied().collect();
+        let (status, shown) = Screen::open(&place, &arguments).end();
+        assert_eq!(status.code(), Some(1), "{shown}");
+        assert!(shown.contains(code), "{shown}");
+    }
+}
+
 /// The first answer says that next to nothing is left; the second request is
 /// held back, and the line that shows progress says so.
 #[test]
@@ -73,6 +108,41 @@ fn a_wait_for_a_rate_is_shown_and_ctrl_c_ends_it() {
     screen.send(CTRL_D);
     assert_eq!(screen.end().0.code(), Some(0));
     assert_eq!(stage.bodies().len(), 1, "the second was never sent");
+    stage.close();
+}
+
+#[test]
+fn a_style_that_is_chosen_in_a_chat_goes_with_the_next_message() {
+    let stage = Stage::new(&WIRES[0]);
+    let style = "---\nname: Terse\ndescription: Few words.\n---\nThree words at most.\n";
+    stage.place.write(".claude/output-styles/terse.md", style);
+    let config = stage.place.root().join("service.toml");
+    let arguments = ["--config", config.to_str().unwrap(), "chat"];
+    let mut screen = Screen::open(&stage.place, &arguments);
+    screen.wait_for_prompt(1);
+    for (prompt, line, answer) in [
+        (2, "/output-style", "Terse  Few words."),
+        (3, "/output-style Loud", "there is no output style 'Loud'"),
+        (4, "/output-style Terse", "from the next message on: Terse"),
+    ] {
+        screen.send(&format!("{line}{ENTER}"));
+        screen.wait_for(answer);
+        screen.wait_for_prompt(prompt);
+    }
+    for prompt in [5, 6] {
+        screen.send(&format!("please mock:streaming_text{ENTER}"));
+        screen.wait_for_prompt(prompt);
+    }
+    screen.send(CTRL_D);
+    assert_eq!(screen.end().0.code(), Some(0));
+    let bodies = stage.bodies();
+    assert_eq!(bodies.len(), 2);
+    // It is said once, in the conversation: the prompt stays as it was.
+    for body in &bodies {
+        let told = body.to_string().matches("Three words at most.").count();
+        assert_eq!(told, 1, "{body}");
+    }
+    assert_eq!(bodies[0]["system"], bodies[1]["system"]);
     stage.close();
 }
 

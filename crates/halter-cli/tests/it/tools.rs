@@ -149,6 +149,58 @@ fn the_tools_the_model_is_offered_are_listed() {
         .map(|spec| spec["name"].as_str().unwrap())
         .collect();
     assert_eq!(names, ["read", "glob"]);
+    // What is listed may be named.
+    let mut command = place.command(["tools", "list", "--json"]);
+    command.env("HALTER_TOOLS_ENABLED", "read,tool_search");
+    let named = finish(command.spawn().unwrap()).expect(0).json();
+    assert_eq!(named[0]["name"], "read", "{named}");
+}
+
+#[test]
+fn a_tool_that_a_rule_denies_is_listed_with_the_rule() {
+    let place = Place::new();
+    place.write(
+        "halter.toml",
+        "version = 1\n[permissions]\ndeny = [\"Bash\", \"delete\"]\n",
+    );
+    let listed = place.halter(["--config", "halter.toml", "tools", "list"]);
+    let listed = listed.expect(0).stdout.clone();
+    for (tool, rule) in [("shell", "Bash"), ("pty", "Bash"), ("delete", "delete")] {
+        let mut lines = listed.lines();
+        let line = lines.find(|line| line.split_whitespace().next() == Some(tool));
+        let line = line.unwrap_or_else(|| panic!("{tool} is not listed: {listed}"));
+        let reason = format!("[unavailable: the deny rule `{rule}` (");
+        assert!(line.contains(&reason), "{line}");
+    }
+    let call = ["--config", "halter.toml", "tools", "call", "shell"];
+    let called = place.halter([&call[..], &[r#"{"command":"ls"}"#]].concat());
+    let error = called.expect(1).json()["error"].clone();
+    assert_eq!(error["code"], "unknown_tool");
+    let message = error["message"].to_string();
+    assert!(message.contains("the deny rule `Bash` ("), "{message}");
+}
+
+#[test]
+fn a_directory_that_is_a_root_stays() {
+    let place = Place::new();
+    let refused = call(&place, "delete", r#"{"path":".","recursive":true}"#);
+    let message = refused.expect(1).json()["error"]["message"].to_string();
+    assert!(message.contains("name what is in it"), "{message}");
+    assert!(place.work().exists());
+}
+
+#[test]
+fn the_tool_that_loads_others_is_called_by_its_name() {
+    let place = Place::new();
+    let named = "select:task,list,rename,delete,pty,image,glop";
+    let input = format!(r#"{{"query":"{named}"}}"#);
+    let ran = place.halter(["tools", "call", "tool_search", &input]);
+    let told = ran.expect(0).json();
+    assert_eq!(
+        told,
+        "Loaded, and can be called now: task, list, rename, delete, pty, image. \
+         Not found: glop."
+    );
 }
 
 #[test]
@@ -175,8 +227,17 @@ fn which_tools_are_deferred_is_configured() {
             "tools.deferred: unknown tool 'grepp'",
         ),
         (
+            "deferred = [\"grep\", \"tool_search\"]",
+            "tools.deferred: 'tool_search' cannot be deferred, as models load deferred tools \
+             with it",
+        ),
+        (
+            "deferred = [\"tool_search\"]",
+            "take it out of the list: models are sent it wherever a tool is deferred",
+        ),
+        (
             "deferred = \"some\"",
-            "`tools.deferred` does not take \"some\"",
+            "write one of auto, off, or a list of names",
         ),
         ("deferred = 3", "`tools.deferred`"),
     ] {

@@ -7,11 +7,12 @@ use crate::tool_turn::tool_turn;
 use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::{ServerConfig, ServerConnection, StreamOwned};
+use serde_json::{Value, json};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpListener};
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, mpsc};
 use std::thread;
 
 /// A server that answers every request with the same, for as long as the test
@@ -101,7 +102,7 @@ fn a_page_is_fetched_by_a_call_and_by_a_model() {
     assert_eq!(fetched["title"], "Hours");
     assert_eq!(fetched["content"], "# Open\n\nFrom **nine**.");
 
-    let input = serde_json::json!({ "url": format!("http://{}/", server.address) });
+    let input = json!({ "url": format!("http://{}/", server.address) });
     let turn = tool_turn(&place, &server.settings(), "web_fetch", &input);
     turn.ran.expect(0);
     assert!(turn.told.contains("From **nine**."), "{}", turn.told);
@@ -156,7 +157,7 @@ fn the_web_is_searched_by_a_configured_service_and_its_key_is_not_shown() {
 
     let keyed = format!("{settings}\n")
         .replace("provider =", &format!("api_key = \"{SECRET}\"\nprovider ="));
-    let input = serde_json::json!({ "query": "door" });
+    let input = json!({ "query": "door" });
     let turn = tool_turn(&place, &keyed, "web_search", &input);
     turn.ran.expect(0);
     assert!(turn.told.contains("https://a.test/"), "{}", turn.told);
@@ -217,19 +218,21 @@ fn without_chromium_a_browser_is_listed_with_the_reason() {
     let program = empty.join("chromium");
     std::fs::write(&program, "#!/bin/sh\n").unwrap();
     std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755)).unwrap();
-    assert_eq!(list(empty.to_str().unwrap()), serde_json::Value::Null);
+    assert_eq!(list(empty.to_str().unwrap()), Value::Null);
 }
 
 #[test]
 fn a_page_is_opened_in_a_browser_by_a_call_and_by_a_model() {
     if !std::path::Path::new("/usr/bin/chromium").exists() {
-        println!("skipped: needs chromium");
+        // Not through a macro, whose output a passing test would swallow.
+        let mut errors = std::io::stderr();
+        writeln!(errors, "skipped: needs chromium").unwrap();
         return;
     }
     let server = PageServer::start(None, "text/html", PAGE);
     let place = Place::new();
     place.write("own.toml", &format!("version = 1\n{}", server.settings()));
-    let input = serde_json::json!({
+    let input = json!({
         "action": "navigate",
         "url": format!("http://{}/", server.address),
         "timeout_secs": 120,
@@ -240,6 +243,92 @@ fn a_page_is_opened_in_a_browser_by_a_call_and_by_a_model() {
     let turn = tool_turn(&place, &server.settings(), "browser", &input);
     turn.ran.expect(0);
     assert!(turn.told.contains("Hours"), "{}", turn.told);
+}
+
+/// Answers one request with an empty object, and tells of it before that.
+fn asked_once(listener: TcpListener) -> mpsc::Receiver<(String, Value)> {
+    let (tell, told) = mpsc::channel();
+    thread::spawn(move || {
+        let (stream, _) = listener.accept().unwrap();
+        let mut stream = BufReader::new(stream);
+        let (mut head, mut length) = (String::new(), 0);
+        while !head.ends_with("\r\n\r\n") {
+            assert!(stream.read_line(&mut head).unwrap() > 0, "{head}");
+            let last = head.lines().last().unwrap().to_lowercase();
+            if let Some(value) = last.strip_prefix("content-length:") {
+                length = value.trim().parse().unwrap();
+            }
+        }
+        let mut body = vec![0; length];
+        stream.read_exact(&mut body).unwrap();
+        tell.send((head, serde_json::from_slice(&body).unwrap()))
+            .unwrap();
+        let answer = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: close\r\n\r\n{}";
+        // A client that leaves early is no concern of the test.
+        stream.get_mut().write_all(answer.as_bytes()).ok();
+    });
+    told
+}
+
+#[test]
+fn a_browser_of_a_service_is_asked_for_as_the_environment_says() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let server = PageServer {
+        address: listener.local_addr().unwrap(),
+    };
+    let asked = asked_once(listener);
+    let place = Place::new();
+    place.write("own.toml", &format!("version = 1\n{}", server.settings()));
+    let input = format!(
+        r#"{{"action":"navigate","url":"http://{}/"}}"#,
+        server.address
+    );
+    let arguments = ["--config", "own.toml", "tools", "call", "browser", &input];
+    let mut command = place.command(arguments);
+    command
+        .env("BROWSERBASE_API_KEY", SECRET_TOKEN)
+        .env("BROWSERBASE_PROJECT_ID", "doors")
+        .env("BROWSERBASE_BASE_URL", format!("http://{}", server.address))
+        .env("BROWSERBASE_PROXIES", "true")
+        .env("BROWSERBASE_KEEP_ALIVE", "1")
+        .env("BROWSERBASE_SESSION_TIMEOUT", "90");
+    let refused = finish(command.spawn().unwrap());
+    let error = refused.expect(1).json()["error"].to_string();
+    assert!(error.contains("the service named no browser"), "{error}");
+    let (head, body) = asked.try_recv().unwrap();
+    assert!(head.starts_with("POST /v1/sessions "), "{head}");
+    let key = format!("x-bb-api-key: {SECRET_TOKEN}");
+    assert!(head.to_lowercase().contains(&key), "{head}");
+    assert_eq!(
+        body,
+        json!({"projectId": "doors", "proxies": true, "keepAlive": true, "timeout": 90})
+    );
+    assert!(!refused.stdout.contains(SECRET_TOKEN));
+
+    for (variable, value, why) in [
+        (
+            "BROWSERBASE_PROJECT_ID",
+            "",
+            "BROWSERBASE_PROJECT_ID is not",
+        ),
+        (
+            "BROWSERBASE_SESSION_TIMEOUT",
+            "soon",
+            "is no number of seconds",
+        ),
+    ] {
+        let mut command = place.command(["--config", "own.toml", "tools", "list"]);
+        command
+            .env("BROWSERBASE_API_KEY", SECRET_TOKEN)
+            .env("BROWSERBASE_PROJECT_ID", "doors")
+            .env(variable, value);
+        let listed = finish(command.spawn().unwrap());
+        let listed = &listed.expect(0).stdout;
+        let line = listed.lines().find(|line| line.starts_with("browser"));
+        let line = line.unwrap_or_else(|| panic!("{listed}"));
+        assert!(line.contains("[unavailable: "), "{line}");
+        assert!(line.contains(why), "{line}");
+    }
 }
 
 #[test]
@@ -260,7 +349,7 @@ fn a_browser_elsewhere_is_used_by_a_call_and_by_a_model_and_its_address_is_not_s
         network(&format!("{page}, {browser}"))
     );
     place.write("own.toml", &format!("version = 1\n{settings}"));
-    let input = serde_json::json!({
+    let input = json!({
         "action": "navigate",
         "url": format!("http://{}/", server.address),
         "timeout_secs": chromium::PATIENCE,

@@ -3,7 +3,7 @@
 use halter_protocol::RuleEffect;
 use serde_json::Value;
 
-use super::{KeySpec, Kind, LATER, NARROW, Narrow};
+use super::{KeySpec, Kind, NARROW, Narrow};
 use crate::limits::MAX_INTEGER;
 
 /// Stands in a pattern for a name that people choose.
@@ -36,12 +36,10 @@ fn walk(root: &Value, node: &Value, pattern: &str, found: &mut Vec<KeySpec>) {
         Some(table) => pattern.starts_with(table),
         None => *key == pattern,
     });
-    let later = LATER.iter().find(|(start, _)| pattern.starts_with(start));
     found.push(KeySpec {
         pattern: pattern.to_owned(),
         kind: kind(pattern, node),
         narrow: narrow.map_or(Narrow::Never, |(_, narrow)| *narrow),
-        waits_for: later.map(|(_, part)| *part),
     });
 }
 

@@ -147,8 +147,6 @@ pub(crate) struct KeySpec {
     pub(crate) pattern: String,
     pub(crate) kind: Kind,
     pub(crate) narrow: Narrow,
-    /// The later part of Halter without which the key has no effect.
-    pub(crate) waits_for: Option<&'static str>,
 }
 
 impl KeySpec {
@@ -190,9 +188,6 @@ const NARROW: &[(&str, Narrow)] = &[
     ("permissions.ask", Narrow::MoreRules),
     ("permissions.deny", Narrow::MoreRules),
 ];
-
-/// Beginnings of keys that nothing reads yet, and the part that will.
-const LATER: &[(&str, &str)] = &[];
 
 /// Other spellings of a key.
 const ALIASES: &[(&str, &str)] = &[(
@@ -354,9 +349,6 @@ mod tests {
             let is_key = |key: &str| spec(&KeyPath::plain(key)).is_some();
             let starts = |start: &str| keys().iter().any(|it| it.pattern.starts_with(start));
             assert!(start.map_or_else(|| is_key(key), starts), "{key}");
-        }
-        for (start, _) in LATER {
-            assert!(keys().iter().any(|spec| spec.pattern.starts_with(start)));
         }
     }
 

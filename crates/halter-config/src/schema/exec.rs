@@ -23,8 +23,8 @@ pub struct ExecConfig {
     )]
     #[schemars(extend("format" = "path"))]
     pub socket: Option<PathBuf>,
-    /// The address of the runtime instead, `https://host:port`; `http` for this machine only. The
-    /// session's directory must be the same there.
+    /// The address of the runtime instead, `https://host:port`; `http` for this machine only. Where
+    /// the session's directory has other files there, tools work on those.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(extend("format" = "uri"))]
     pub url: Option<String>,

@@ -1,24 +1,6 @@
-//! What a build can do, and keys that have no effect yet.
+//! What a build can do.
 
-use halter_config::{HarnessConfig, inert_keys};
-
-use crate::support::{OFFLINE, World, load_text};
-
-#[tokio::test]
-async fn keys_that_nobody_set_are_not_reported_as_inert() {
-    let loaded = load_text(OFFLINE).await.unwrap();
-    assert_eq!(inert_keys(&loaded), []);
-}
-
-#[tokio::test]
-async fn every_key_that_can_be_set_has_an_effect() {
-    let world = World::new()
-        .explicit(&format!(
-            "{OFFLINE}[context]\ncompaction_threshold = 90000\n[resources.plugins]\nroots = [\"/p\"]\n"
-        ))
-        .variable("HALTER_PLUGIN_ROOTS", "/q");
-    assert_eq!(inert_keys(&world.loaded().await), []);
-}
+use halter_config::HarnessConfig;
 
 #[test]
 fn a_literal_is_held_to_the_limits_of_a_file() {

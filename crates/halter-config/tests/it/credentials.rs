@@ -120,7 +120,6 @@ async fn loading_fills_in_the_keys_of_selected_providers_only() {
         loaded.origin("providers.anthropic.api_key"),
         Origin::Environment("ANTHROPIC_API_KEY".to_owned())
     );
-    assert!(halter_config::inert_keys(&loaded).is_empty());
 }
 
 #[tokio::test]

@@ -332,6 +332,9 @@ async fn a_pipe_or_directory_found_in_a_project_is_refused_at_once() {
     assert_eq!(world.load().await.unwrap_err().code(), "config_not_a_file");
     std::fs::remove_file(&path).unwrap();
     std::fs::create_dir(&path).unwrap();
+    // What a sandbox puts where no command may make the file.
+    world.load().await.unwrap();
+    std::fs::write(path.join("file"), "").unwrap();
     assert_eq!(world.load().await.unwrap_err().code(), "config_not_a_file");
 }
 

@@ -23,7 +23,7 @@ pub use crate::launch::{
     DescriptorMapping, LaunchContainment, LaunchFailure, LaunchPlan, LaunchStep, Launched,
     MAX_TARGET_FD, Resource, Rlimit, SystemCalls, launch,
 };
-pub use crate::sandbox::Sandbox;
+pub use crate::sandbox::{KeptMount, Sandbox, make_placeholder, mount_missing, remove_placeholder};
 pub use crate::shell::{
     CommandEnd, CommandStreams, CommandText, DirectoryIdentity, EarlierProcesses, LocalHost,
     LocalShell, SharedFile, ShellDriver, ShellFiles, ShellHost, ShellLaunch, ShellProcess,

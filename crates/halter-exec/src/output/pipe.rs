@@ -8,6 +8,7 @@ use bytes::Bytes;
 use rustix::io::Errno;
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
+use tokio::task::coop::consume_budget;
 
 use crate::limits::{FIRST_READ_BYTES, READ_CHUNK_BYTES, SPLICE_BYTES};
 use crate::spool::Spool;
@@ -122,6 +123,8 @@ impl OutputPipe {
     /// # Errors
     /// If the system refuses the read.
     pub async fn read(&mut self) -> io::Result<Option<Bytes>> {
+        // A pipe that is never empty is always ready.
+        consume_budget().await;
         loop {
             let mut ready = self.fd.readable().await?;
             match read_now(self.fd.get_ref(), &mut self.buffer)? {

@@ -9,7 +9,10 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
-use super::{Containment, ContainmentRung, FileAccess, FileRule, MissingRung, NetworkAccess};
+use super::{
+    Containment, ContainmentRung, FileAccess, FileRule, MissingRung, NetworkAccess,
+    landlock_lists_programs,
+};
 use crate::launch::{LaunchPlan, SystemCalls};
 use crate::limits::MAX_LISTED_ENTRIES;
 use crate::sys::{self, Namespaces};
@@ -85,6 +88,10 @@ impl Contained {
         })
     }
 
+    pub(crate) fn containment(&self) -> &Containment {
+        &self.containment
+    }
+
     /// Has the process of this plan be contained. The slot is of the handle
     /// that [`handle`](Self::handle) returns.
     pub(crate) fn confine(&self, plan: &mut LaunchPlan, slot: u16) {
@@ -99,6 +106,10 @@ impl Contained {
             .clone_from(&self.containment.executables);
         match &self.mechanism {
             Mechanism::Namespaces(namespaces) => {
+                // Mounts hold most of the list where Landlock does not.
+                if !landlock_lists_programs() {
+                    plan.containment.executables = None;
+                }
                 let (_, kinds) = namespaces.handle();
                 plan.containment.namespaces = Some((slot, kinds));
                 plan.containment.scoped = self.containment.network == NetworkAccess::Host;
@@ -125,6 +136,22 @@ impl Contained {
         match &self.mechanism {
             Mechanism::Namespaces(namespaces) => namespaces.exchange(),
             Mechanism::Landlock { exchange, .. } => (exchange.handle.as_fd(), &exchange.path),
+        }
+    }
+
+    pub(crate) fn protect_more(&self, paths: &[PathBuf]) {
+        match &self.mechanism {
+            Mechanism::Namespaces(namespaces) => namespaces.protect_more(paths),
+            Mechanism::Landlock { .. } => {}
+        }
+    }
+
+    pub(crate) fn cover_again(&self) -> Result<Vec<PathBuf>, MissingRung> {
+        match &self.mechanism {
+            Mechanism::Namespaces(namespaces) => namespaces.cover_again(),
+            // Its rules are about what is allowed, by names that are looked up
+            // for each process.
+            Mechanism::Landlock { .. } => Ok(Vec::new()),
         }
     }
 

@@ -18,7 +18,8 @@ pub enum ContainmentRung {
     /// no capabilities, a system call filter.
     Namespaces,
     /// Landlock rules and a system call filter. Cannot protect or hide a path
-    /// below a writable one, gives no fresh `/tmp`, and knows no hosts.
+    /// below a writable one, hides no names, knows nothing of modes and times
+    /// of files, gives no fresh `/tmp`, and knows no hosts.
     Landlock,
 }
 
@@ -78,13 +79,16 @@ pub struct Containment {
     #[serde(with = "os_bytes::paths")]
     pub hidden: Vec<PathBuf>,
     /// Paths below writable ones that cannot be changed. One that does not
-    /// exist cannot be made: its place is taken by an empty directory, which
-    /// is removed again with the sandbox.
+    /// exist cannot be made: its place is taken by an empty directory, or by a
+    /// file that git reads without harm, which is removed again with the last
+    /// sandbox that needs it.
     #[serde(with = "os_bytes::paths")]
     pub protected: Vec<PathBuf>,
     /// The only files, or files below directories, that can be executed; the
     /// loader of a dynamic program is one of them. `None` for all. What is
-    /// written is executable only below one of these.
+    /// written is executable only below one of these. Name spaces also keep
+    /// the loader from programs that are not below one of these or below a
+    /// directory of libraries, and keep what they can without Landlock.
     #[serde(with = "os_bytes::optional_paths")]
     pub executables: Option<Vec<PathBuf>>,
     /// What it reaches of the network.

@@ -4,9 +4,12 @@
 //! is started; nothing is weakened in silence.
 
 mod contained;
+mod container;
 mod containment;
+mod features;
 mod file_rules;
 mod ladder;
+mod placeholder;
 mod probe;
 mod resources;
 
@@ -14,9 +17,13 @@ use std::net::TcpListener;
 use std::os::fd::BorrowedFd;
 use std::path::{Path, PathBuf};
 
+pub use container::{KeptMount, make_placeholder, mount_missing, remove_placeholder};
 pub use containment::{Containment, ContainmentRung, MissingRung, NetworkAccess};
+pub use features::{landlock_lists_programs, landlock_scopes};
 pub use file_rules::{FileAccess, FileRule};
 pub use ladder::{IsolationLevel, LevelState, isolation_ladder};
+pub use placeholder::is_placeholder;
+pub(crate) use placeholder::placeholder_content;
 pub use probe::probe_containment;
 pub use resources::{LimitHits, LimitKind, LimitMechanism, LimitReport, ResourceLimits};
 
@@ -90,6 +97,42 @@ impl Sandbox {
             groups,
             contained,
         })
+    }
+
+    /// Runs a program in it, as any other would be, and says what is in the
+    /// way. Takes a few milliseconds; what has worked once for a sandbox of
+    /// this kind is not tried again.
+    ///
+    /// # Errors
+    /// Why nothing can be run in it, and what would help.
+    pub fn try_out(&self) -> Result<(), MissingRung> {
+        match &self.contained {
+            Some(contained) => probe::try_out(contained),
+            None => Ok(()),
+        }
+    }
+
+    /// Adds paths to those that are protected, where the rung can protect any,
+    /// from the next time that it [covers](Self::cover_again) what is open.
+    pub fn protect_more(&self, paths: &[PathBuf]) {
+        if let Some(contained) = &self.contained {
+            contained.protect_more(paths);
+        }
+    }
+
+    /// Protects and hides what is open of that: what somebody outside has
+    /// replaced, which takes what lies on it away for whatever runs inside, and
+    /// what came in addition.
+    /// Returns where something was mounted, which processes that are within
+    /// have to enter anew to be kept from it. Blocks for a moment.
+    ///
+    /// # Errors
+    /// What failed; some of it may be open to processes inside.
+    pub fn cover_again(&self) -> Result<Vec<PathBuf>, MissingRung> {
+        match &self.contained {
+            Some(contained) => contained.cover_again(),
+            None => Ok(Vec::new()),
+        }
     }
 
     /// Has the process of this plan begin its life in the sandbox. Its own

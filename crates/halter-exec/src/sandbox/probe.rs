@@ -4,9 +4,10 @@ use std::ffi::OsStr;
 use std::fs::File;
 use std::os::fd::AsFd;
 use std::path::Path;
+use std::sync::{Mutex, PoisonError};
 
 use super::contained::Contained;
-use super::{Containment, MissingRung};
+use super::{Containment, ContainmentRung, MissingRung};
 use crate::environment::Environment;
 use crate::launch::{LaunchPlan, launch};
 use crate::limits::KILL_WAIT;
@@ -19,7 +20,26 @@ use crate::sys::Signal;
 /// # Errors
 /// Why not, and what would help.
 pub fn probe_containment(containment: &Containment) -> Result<(), MissingRung> {
-    let contained = Contained::establish(containment)?;
+    run_in(&Contained::establish(containment)?)
+}
+
+/// Kinds of containment in which a program has run.
+static TRIED: Mutex<Vec<(ContainmentRung, bool)>> = Mutex::new(Vec::new());
+
+/// The same for containment that is in place, unless one of its kind was tried.
+/// What fails may be of the moment, so that is not kept.
+pub(super) fn try_out(contained: &Contained) -> Result<(), MissingRung> {
+    let containment = contained.containment();
+    let kind = (containment.rung, containment.executables.is_some());
+    let tried = || TRIED.lock().unwrap_or_else(PoisonError::into_inner);
+    if !tried().contains(&kind) {
+        run_in(contained)?;
+        tried().push(kind);
+    }
+    Ok(())
+}
+
+fn run_in(contained: &Contained) -> Result<(), MissingRung> {
     let program = find_program(OsStr::new("cat"), &Environment::new(), Path::new("/"))
         .map_err(|error| MissingRung::new(error.to_string()))?;
     let null = File::options().read(true).write(true).open("/dev/null");

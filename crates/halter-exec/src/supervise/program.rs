@@ -8,10 +8,11 @@ use crate::output::OutputPipe;
 use crate::process::{Command, Process};
 use crate::sandbox::Sandbox;
 use crate::spawn::find_program;
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
+use tokio::task::coop::consume_budget;
 use tokio_util::task::AbortOnDropHandle;
 
 /// How a program is started.
@@ -105,7 +106,7 @@ impl Program {
             },
             output: ProgramOutput {
                 pipe: streams.stdout,
-                buffer: Vec::new(),
+                buffer: BytesMut::new(),
                 searched: 0,
             },
         })
@@ -179,7 +180,7 @@ impl ProgramInput {
 /// What a program writes.
 pub struct ProgramOutput {
     pipe: OutputPipe,
-    buffer: Vec<u8>,
+    buffer: BytesMut,
     searched: usize,
 }
 
@@ -196,7 +197,7 @@ impl ProgramOutput {
     pub async fn read(&mut self) -> std::io::Result<Option<Bytes>> {
         if !self.buffer.is_empty() {
             self.searched = 0;
-            return Ok(Some(std::mem::take(&mut self.buffer).into()));
+            return Ok(Some(self.buffer.split().freeze()));
         }
         self.pipe.read().await
     }
@@ -206,19 +207,19 @@ impl ProgramOutput {
     ///
     /// # Errors
     /// If it has more than `limit` bytes. The stream is of no use then.
-    pub async fn next_line(&mut self, limit: usize) -> Result<Option<Vec<u8>>, LineTooLong> {
+    pub async fn next_line(&mut self, limit: usize) -> Result<Option<Bytes>, LineTooLong> {
         loop {
+            // What a program that never pauses writes is always there.
+            consume_budget().await;
             let new = self.buffer.get(self.searched..).unwrap_or_default();
             if let Some(end) = new.iter().position(|byte| *byte == b'\n') {
                 let end = self.searched + end;
                 if end > limit {
                     return Err(LineTooLong);
                 }
-                let rest = self.buffer.split_off(end + 1);
-                let mut line = std::mem::replace(&mut self.buffer, rest);
+                let line = self.buffer.split_to(end + 1).freeze();
                 self.searched = 0;
-                line.pop();
-                return Ok(Some(line));
+                return Ok(Some(line.slice(..end)));
             }
             self.searched = self.buffer.len();
             if self.searched > limit {
@@ -265,6 +266,30 @@ mod tests {
             assert_eq!(read, line.as_bytes());
         }
         assert_eq!(started.output.next_line(3).await, Err(LineTooLong));
+    }
+
+    #[tokio::test]
+    async fn lines_that_are_there_leave_time_for_others() {
+        let mut started = script("exec yes ''");
+        // Many more than are taken below.
+        let first = started.output.pipe.read().await.unwrap().unwrap();
+        while started.output.buffer.len() < 10_000 {
+            started.output.buffer.extend_from_slice(&first);
+        }
+        let mut taken = 0;
+        let reading = async {
+            while taken < 10_000 {
+                started.output.next_line(9).await.unwrap();
+                taken += 1;
+            }
+        };
+        tokio::select! {
+            biased;
+            () = reading => panic!("all was read at once"),
+            () = std::future::ready(()) => {}
+        }
+        assert!(taken > 0);
+        started.program.stop().await;
     }
 
     #[tokio::test]

@@ -31,10 +31,11 @@ pub(crate) use backend::child_ends;
 pub use backend::{Cgroup, OwnGroup, PidFd, PidNamespace};
 pub(crate) use backend::{
     Handover, LimitGroups, Namespaces, SystemCallFilter, chroot_mechanism, execute_ruleset,
-    file_rules_mechanism, file_ruleset, fill_random, make_fifo_in, memory_file, numbered_name,
-    open_cgroup, open_limit_group, open_place, open_terminal, pipe, pipe_capacity,
-    privileges_mechanism, process_table, punch_hole, read_cached, send_file, settle, spawn, splice,
-    splice_terminal, system_call_filters, tree_mechanism, widen_pipe,
+    file_rules_mechanism, file_ruleset, fill_random, landlock_scopes, make_fifo_in,
+    make_placeholder, memory_file, mount_missing, numbered_name, open_cgroup, open_limit_group,
+    open_place, open_terminal, pipe, pipe_capacity, privileges_mechanism, process_table,
+    punch_hole, read_cached, remove_placeholder, send_file, settle, spawn, splice, splice_terminal,
+    system_call_filters, tree_mechanism, widen_pipe,
 };
 pub(crate) use child_plan::ChildPlan;
 pub use moved::Moved;

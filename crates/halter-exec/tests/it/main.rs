@@ -11,6 +11,8 @@
 #[cfg(all(target_os = "linux", not(halter_portable)))]
 mod cgroups;
 mod contained;
+#[cfg(all(target_os = "linux", not(halter_portable)))]
+mod container_mounts;
 // Hundreds of commands, each with a look at `ps` there.
 #[cfg(all(target_os = "linux", not(halter_portable)))]
 mod differential;
@@ -18,6 +20,7 @@ mod input;
 mod launch;
 mod limits;
 mod output;
+mod own_network;
 #[cfg(all(target_os = "linux", not(halter_portable)))]
 mod privileges;
 mod processes;
@@ -32,3 +35,7 @@ mod support;
 mod terminal;
 #[cfg(all(target_os = "linux", not(halter_portable)))]
 mod walking;
+
+/// Those that are run again with fewer rights.
+#[cfg(all(target_os = "linux", not(halter_portable)))]
+const CONFINEMENT_TESTS: &[&str] = &["sandbox::", "contained::", "run::", "launch::"];

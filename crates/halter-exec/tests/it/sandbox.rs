@@ -20,7 +20,7 @@ fn available(level: &str) -> bool {
 }
 
 async fn run_in(sandbox: SandboxSpec, spec: Command) -> Result<CommandOutcome, ExecError> {
-    let spec = spec.sandbox(sandbox).deadline(Duration::from_secs(60));
+    let spec = spec.sandbox(sandbox).deadline(Duration::from_secs(600));
     run(spec, &CancellationToken::new(), &()).await
 }
 
@@ -190,7 +190,7 @@ async fn a_sandbox_counts_how_often_its_limits_were_in_the_way() {
 
 /// What was started in it takes a moment to be gone.
 fn eventually_removed(sandbox: &Sandbox) {
-    let until = std::time::Instant::now() + Duration::from_secs(60);
+    let until = std::time::Instant::now() + Duration::from_secs(600);
     while sandbox.remove().is_err() {
         assert!(std::time::Instant::now() < until, "the sandbox stays");
         std::thread::yield_now();

@@ -24,6 +24,29 @@ impl FileAnswer {
         });
     }
 
+    /// Whether it stands in the way of anything.
+    pub fn objects(&self) -> bool {
+        let decides = [PermissionDecision::Deny, PermissionDecision::Ask];
+        self.output.block_reason.is_some()
+            || self.output.stop_reason.is_some()
+            || decides.contains(&self.output.permission)
+    }
+
+    /// With what the same handler said of the next file. It allows what it
+    /// allowed of each.
+    pub fn join(&mut self, next: Self) {
+        let context = std::mem::take(&mut self.output.additional_context);
+        let suppresses = self.output.suppress_output;
+        let same = self.output.permission == next.output.permission;
+        self.output = next.output;
+        if !same {
+            self.output.permission = PermissionDecision::default();
+        }
+        self.output.additional_context.splice(0..0, context);
+        self.output.suppress_output |= suppresses;
+        self.notes.extend(next.notes);
+    }
+
     fn without_effect(&mut self, what: &str) {
         self.note(HookEntryKind::Error, format!("{what} has no effect here"));
     }
@@ -164,6 +187,8 @@ impl Asked<'_> {
                     Value::Object(own) => self.specific(own, &mut answer)?,
                     _ => return Err("its `hookSpecificOutput` is no object".to_owned()),
                 },
+                // Read when it was the first line.
+                "async" | "asyncTimeout" if fields.get("async") == Some(&Value::Bool(true)) => {}
                 "reason" | "stopReason" => {}
                 other => answer.without_effect(&format!("`{other}`")),
             }

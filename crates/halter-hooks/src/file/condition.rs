@@ -2,7 +2,8 @@
 
 use halter_policy::permission::{PermissionTree, Permissions, SourcedRule};
 use halter_policy::{ProgramList, shell};
-use halter_protocol::public_tools::our_tool_name;
+use halter_protocol::encoding::spelled_path;
+use halter_protocol::public_tools::{changed_paths, our_tool_name, public_tool};
 use halter_protocol::{
     Action, CallToJudge, PermissionRule, RuleEffect, RuleSource, RuleSubject, ToolCall,
 };
@@ -44,6 +45,10 @@ impl RuleCondition {
         };
         let input = payload.get("tool_input").cloned().unwrap_or_default();
         let actions = actions(name, &input);
+        // Nothing says what such a call changes: its input is not as it should be.
+        if our_tool_name(name) == "apply_patch" && actions.is_empty() {
+            return true;
+        }
         if matches!(self.rule.subject(), RuleSubject::Command(_)) {
             let unreadable = |action: &Action| match action {
                 Action::Run { command, .. } => shell::parts(command).is_err(),
@@ -66,12 +71,19 @@ impl RuleCondition {
         let Ok(tree) = PermissionTree::bind(&permissions, ProgramList::Default, cwd) else {
             return true;
         };
-        let call = ToolCall {
-            id: "call".into(),
-            name: name.into(),
-            arguments: input,
-        };
-        !tree.covering(&CallToJudge::new(call, actions)).is_empty()
+        let work_of = public_tool(name).map(|tool| tool.work_of(&input).collect::<Vec<_>>());
+        std::iter::once(name)
+            .chain(work_of.unwrap_or_default())
+            .any(|name| {
+                let call = ToolCall {
+                    id: "call".into(),
+                    name: name.into(),
+                    arguments: input.clone(),
+                };
+                !tree
+                    .covering(&CallToJudge::new(call, actions.clone()))
+                    .is_empty()
+            })
     }
 }
 
@@ -83,47 +95,42 @@ impl fmt::Display for RuleCondition {
 
 /// What a call of a built-in tool would touch, as far as rules name it.
 fn actions(tool: &str, input: &Value) -> Vec<Action> {
+    let tool = our_tool_name(tool);
     let text = |field: &str| input.get(field).and_then(Value::as_str);
-    let paths = |field: &str| text(field).map(Into::into).into_iter();
-    match our_tool_name(tool) {
-        "shell" | "pty" => {
-            let directory = text("cwd").map(Into::into);
-            let run = |command: &str| Action::Run {
-                command: command.to_owned(),
-                directory,
+    let mut actions = Vec::new();
+    match tool {
+        "shell" | "pty" | "process" | "profile" => {
+            // Who types into a program that runs may type commands.
+            let line = match text("action") {
+                Some("write") => text("input"),
+                _ => text("command"),
             };
-            text("command").map(run).into_iter().collect()
+            actions.extend(line.map(|command| Action::Run {
+                command: command.to_owned(),
+                directory: text("cwd").map(spelled_path),
+            }));
         }
-        "read" | "grep" | "glob" | "list" => {
-            paths("path").map(|path| Action::Read { path }).collect()
+        "read" | "grep" | "glob" | "list" | "image" => {
+            actions.extend(text("path").map(|path| Action::Read {
+                path: spelled_path(path),
+            }));
         }
-        "write" | "edit" | "notebook_edit" | "delete" => {
-            paths("path").map(|path| Action::Write { path }).collect()
-        }
-        "rename" => {
-            let both = paths("from").chain(paths("to"));
-            both.map(|path| Action::Write { path }).collect()
-        }
-        "multi_edit" => {
-            let edits = input.get("edits").and_then(Value::as_array);
-            let paths = edits
-                .into_iter()
-                .flatten()
-                .filter_map(|edit| edit.get("path")?.as_str());
-            paths
-                .map(|path| Action::Write { path: path.into() })
-                .collect()
-        }
-        "web_fetch" => {
+        "ast_grep" => actions.push(Action::Read {
+            path: spelled_path(text("path").unwrap_or(".")),
+        }),
+        "web_fetch" | "browser" => {
             let address = text("url").and_then(|url| url.split_once("://"));
             let host = address.and_then(|(_, rest)| rest.split(['/', '?', '#']).next());
             let host = host.map(|host| host.rsplit('@').next().unwrap_or(host).to_owned());
-            host.map(|host| Action::Reach { host })
-                .into_iter()
-                .collect()
+            actions.extend(host.map(|host| Action::Reach { host }));
         }
-        _ => Vec::new(),
+        _ => {}
     }
+    let changed = changed_paths(tool, input).into_iter();
+    actions.extend(changed.map(|path| Action::Write {
+        path: spelled_path(path),
+    }));
+    actions
 }
 
 #[cfg(test)]
@@ -171,6 +178,39 @@ mod tests {
                 json!({"command": "cannot { be ( read"}),
                 true,
             ),
+            (
+                "Bash(rm *)",
+                "pty",
+                json!({"action": "start", "command": "rm x"}),
+                true,
+            ),
+            (
+                "Bash(rm *)",
+                "pty",
+                json!({"action": "write", "input": "rm x\n", "command": "ls"}),
+                true,
+            ),
+            (
+                "Bash(rm *)",
+                "pty",
+                json!({"action": "write", "input": "ls"}),
+                false,
+            ),
+            (
+                "Bash(rm *)",
+                "process",
+                json!({"action": "write", "input": "cd x; rm y\n"}),
+                true,
+            ),
+            ("Bash(rm *)", "process", json!({"action": "poll"}), false),
+            ("Bash(rm *)", "profile", json!({"command": "rm x"}), true),
+            (
+                "Bash",
+                "pty",
+                json!({"action": "start", "command": "ls"}),
+                true,
+            ),
+            ("Bash", "pty", json!({"action": "read"}), false),
             ("Bash(rm *)", "read", json!({"path": "rm"}), false),
             ("Edit(*.ts)", "edit", json!({"path": "src/a.ts"}), true),
             (
@@ -183,6 +223,24 @@ mod tests {
                 "Edit(*.ts)",
                 "multi_edit",
                 json!({"edits": [{"path": "b.ts"}]}),
+                true,
+            ),
+            (
+                "Edit(*.ts)",
+                "apply_patch",
+                json!({"patch": "*** Begin Patch\n*** Add File: a.rs\n+x\n*** Update File: b.ts\n"}),
+                true,
+            ),
+            (
+                "Edit(*.ts)",
+                "apply_patch",
+                json!({"patch": "*** Begin Patch\n*** Add File: a.rs\n+x\n"}),
+                false,
+            ),
+            (
+                "Edit(*.ts)",
+                "apply_patch",
+                json!({"patch": "not a patch"}),
                 true,
             ),
             ("Edit(*.ts)", "edit", json!({"path": "src/a.rs"}), false),
@@ -225,6 +283,45 @@ mod tests {
                 expected,
                 "{rule} {tool} {input}"
             );
+        }
+    }
+
+    #[test]
+    fn a_rule_sees_the_path_that_the_tool_will_take() {
+        let escaped = r"x.\x65nv";
+        let patch = format!("*** Begin Patch\n*** Add File: {escaped}\n+x\n");
+        for (tool, input) in [
+            ("write", json!({"path": escaped})),
+            ("edit", json!({"path": escaped})),
+            ("multi_edit", json!({"edits": [{"path": escaped}]})),
+            ("apply_patch", json!({"patch": patch})),
+            ("rename", json!({"from": "a", "to": escaped})),
+            ("delete", json!({"path": escaped})),
+            (
+                "ast_grep",
+                json!({"action": "replace", "dry_run": false, "path": escaped}),
+            ),
+            ("image", json!({"path": "a.png", "output_path": escaped})),
+        ] {
+            assert!(holds("Edit(*.env)", tool, input), "{tool}");
+        }
+        assert!(holds("Read(*.env)", "read", json!({"path": escaped})));
+    }
+
+    #[test]
+    fn a_directory_stands_for_the_files_in_it() {
+        let directory = tempfile::tempdir().unwrap();
+        std::fs::create_dir(directory.path().join("src")).unwrap();
+        std::fs::write(directory.path().join("src/a.ts"), "").unwrap();
+        let (condition, _) = RuleCondition::parse("Edit(*.ts)").unwrap();
+        let (other, _) = RuleCondition::parse("Edit(*.rs)").unwrap();
+        for (tool, input) in [
+            ("delete", json!({"path": "src", "recursive": true})),
+            ("ast_grep", json!({"action": "replace", "dry_run": false})),
+        ] {
+            let payload = json!({"tool_name": tool, "tool_input": input});
+            assert!(condition.holds(&payload, directory.path()), "{tool}");
+            assert!(!other.holds(&payload, directory.path()), "{tool}");
         }
     }
 

@@ -19,6 +19,7 @@ mod condition;
 mod handler;
 mod http;
 mod matcher;
+mod named;
 mod origin;
 mod outside;
 mod parse;

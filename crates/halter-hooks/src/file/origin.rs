@@ -45,6 +45,10 @@ pub struct HookOrigin {
     pub data: Option<PathBuf>,
     /// The directory of the skill they belong to: `CLAUDE_SKILL_DIR`.
     pub skill_dir: Option<PathBuf>,
+    /// The project that the file belongs to: its commands run there, whatever
+    /// the session's directory, so that a path in them names the file that the
+    /// user has seen.
+    pub project_dir: Option<PathBuf>,
     /// Variables of the user's environment that handlers see besides those
     /// that all commands see.
     pub allowed_env_vars: Vec<String>,
@@ -67,9 +71,12 @@ impl HookOrigin {
         Self::new("user".into(), HookLayer::User, place)
     }
 
-    /// Hooks of a project that the user trusts.
-    pub fn project(place: impl Into<String>) -> Self {
-        Self::new("project".into(), HookLayer::Project, place)
+    /// Hooks of a project that the user trusts, and its directory.
+    pub fn project(place: impl Into<String>, directory: impl Into<PathBuf>) -> Self {
+        Self {
+            project_dir: Some(directory.into()),
+            ..Self::new("project".into(), HookLayer::Project, place)
+        }
     }
 
     fn new(owner: PluginId, layer: HookLayer, place: impl Into<String>) -> Self {
@@ -80,9 +87,36 @@ impl HookOrigin {
             root: None,
             data: None,
             skill_dir: None,
+            project_dir: None,
             allowed_env_vars: Vec::new(),
             allowed_http_hosts: Vec::new(),
         }
+    }
+
+    /// Runs its commands in the directory of a project, whatever the session's.
+    #[must_use]
+    pub fn in_project(mut self, directory: impl Into<PathBuf>) -> Self {
+        self.project_dir = Some(directory.into());
+        self
+    }
+
+    /// The directories that a file may name, by their variables. `project_dir`
+    /// is the top of the project that a session works in.
+    pub(crate) fn places<'a>(&'a self, project_dir: &'a Path) -> Vec<(&'static str, &'a Path)> {
+        let project = self.project_dir.as_deref().unwrap_or(project_dir);
+        let mut places = vec![("CLAUDE_PROJECT_DIR", project)];
+        if let Some(root) = &self.root {
+            places.push(("CLAUDE_PLUGIN_ROOT", root));
+            places.push(("PLUGIN_ROOT", root));
+        }
+        if let Some(data) = &self.data {
+            places.push(("CLAUDE_PLUGIN_DATA", data));
+            places.push(("PLUGIN_DATA", data));
+        }
+        if let Some(directory) = &self.skill_dir {
+            places.push(("CLAUDE_SKILL_DIR", directory));
+        }
+        places
     }
 
     /// With a directory for data.

@@ -71,6 +71,9 @@ const NOT_DISPATCHED: &[(&str, &str)] = &[
     ("PostSampling", "use Stop, or PostToolUse"),
 ];
 
+/// The key by which settings switch hooks off.
+const DISABLE: &str = "disableAllHooks";
+
 /// What a hook file holds.
 #[derive(Debug)]
 #[must_use = "hooks run once they are added: `Hooks::add_file`"]
@@ -78,6 +81,9 @@ pub struct ParsedHooks {
     pub(crate) origin: Arc<HookOrigin>,
     /// The hooks that can be used, in the order of the file.
     pub hooks: Vec<Hook>,
+    /// Whether it says `disableAllHooks`: for a file of the user no hook of any
+    /// file runs, for one of a project none of the project's.
+    pub switches_off: bool,
     /// What cannot be used, and why.
     pub warnings: Vec<HookWarning>,
 }
@@ -96,6 +102,7 @@ pub fn parse_text(text: &str, origin: &HookOrigin) -> ParsedHooks {
     let refused = |reason: String| ParsedHooks {
         origin: Arc::new(origin.clone()),
         hooks: Vec::new(),
+        switches_off: false,
         warnings: vec![HookWarning::FileRefused {
             place: origin.place.clone(),
             reason,
@@ -129,6 +136,18 @@ pub fn parse_value(value: &Value, origin: &HookOrigin) -> ParsedHooks {
         }
         origin = origin.with_allowed_http_hosts(listed.unwrap_or_default());
     }
+    let switches_off = match value.get(DISABLE) {
+        None | Some(Value::Null) => false,
+        Some(Value::Bool(switches_off)) => *switches_off,
+        Some(_) => {
+            warnings.push(HookWarning::NotAsWritten {
+                place: origin.place.clone(),
+                at: DISABLE.to_owned(),
+                reason: "it is neither true nor false, so it has no effect".to_owned(),
+            });
+            false
+        }
+    };
     let mut reader = FileReader {
         origin: Arc::new(origin),
         hooks: Vec::new(),
@@ -139,6 +158,7 @@ pub fn parse_value(value: &Value, origin: &HookOrigin) -> ParsedHooks {
     ParsedHooks {
         origin: reader.origin,
         hooks: reader.hooks,
+        switches_off,
         warnings: reader.warnings,
     }
 }
@@ -256,6 +276,16 @@ impl FileReader {
             }
             _ => matcher,
         };
+        if let Some(values) = event.matcher_values() {
+            for name in matcher.names() {
+                if !values.contains(&name.as_str()) {
+                    let known = values.join(", ");
+                    let reason =
+                        format!("`{name}` never comes at {event} here; what comes is {known}");
+                    self.note(at, reason);
+                }
+            }
+        }
         let Some(handlers) = fields.get("hooks").and_then(Value::as_array) else {
             return self.quarantine(at, "it has no list `hooks`");
         };

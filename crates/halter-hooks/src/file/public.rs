@@ -1,7 +1,7 @@
 //! A payload as handlers of public files expect it.
 
 use crate::event::HookEventName;
-use halter_protocol::public_tools::{public_input, public_tool_name};
+use halter_protocol::public_tools::{public_input, public_path, public_tool_name};
 use serde_json::{Map, Value};
 use std::path::Path;
 
@@ -32,13 +32,35 @@ pub(crate) fn public_payload(event: HookEventName, payload: &Value, cwd: &Path) 
             public.insert("tool_input".to_owned(), public_input(tool, input, cwd));
         }
     }
+    if let Some(server) = fields
+        .get("tool_name")
+        .and_then(Value::as_str)
+        .and_then(server_of)
+    {
+        public.insert("mcp_server".to_owned(), server.into());
+    }
+    if let Some(turn) = fields.get("turn_id") {
+        public.insert("prompt_id".to_owned(), turn.clone());
+    }
     match event {
+        HookEventName::SubagentStop => {
+            // The conversation of a session of its own is that of the agent.
+            if let Some(path) = fields.get("transcript_path") {
+                public.insert("agent_transcript_path".to_owned(), path.clone());
+            }
+        }
         HookEventName::SessionEnd => end_reason(&mut public),
         HookEventName::PostToolUseFailure => failure(&mut public),
-        HookEventName::PostToolUse => response(&mut public),
+        HookEventName::PostToolUse => response(&mut public, cwd),
         _ => {}
     }
     Value::Object(public)
+}
+
+/// The server of a tool that is called `mcp__server__tool`.
+fn server_of(tool: &str) -> Option<&str> {
+    let (server, _) = tool.strip_prefix("mcp__")?.split_once("__")?;
+    Some(server)
 }
 
 fn public_mode(mode: &str) -> &str {
@@ -51,14 +73,23 @@ fn public_mode(mode: &str) -> &str {
     }
 }
 
+/// What public files call the reason for the end of a session; the value of any
+/// other event is itself.
+pub(crate) fn public_reason(event: HookEventName, value: &str) -> &str {
+    match event == HookEventName::SessionEnd && !END_REASONS.contains(&value) {
+        true => "other",
+        false => value,
+    }
+}
+
 fn end_reason(public: &mut Map<String, Value>) {
-    let known = |reason: &str| END_REASONS.contains(&reason);
-    if let Some(reason) = public.get("reason").and_then(Value::as_str)
-        && !known(reason)
-    {
-        let own = Value::from(reason);
-        public.insert("reason".to_owned(), "other".into());
-        public.insert("halter_reason".to_owned(), own);
+    if let Some(reason) = public.get("reason").and_then(Value::as_str) {
+        let theirs = public_reason(HookEventName::SessionEnd, reason);
+        if theirs != reason {
+            let (own, theirs) = (Value::from(reason), Value::from(theirs));
+            public.insert("reason".to_owned(), theirs);
+            public.insert("halter_reason".to_owned(), own);
+        }
     }
 }
 
@@ -77,11 +108,12 @@ fn failure(public: &mut Map<String, Value>) {
 }
 
 /// Results of files name the file as public ones do, besides our name for it.
-fn response(public: &mut Map<String, Value>) {
+fn response(public: &mut Map<String, Value>, cwd: &Path) {
     if let Some(Value::Object(response)) = public.get_mut("tool_response")
-        && let Some(path) = response.get("path").cloned()
+        && let Some(path) = response.get("path").and_then(Value::as_str)
     {
-        response.entry(PUBLIC_PATH).or_insert(path);
+        let path = public_path(path, cwd);
+        response.entry(PUBLIC_PATH).or_insert(path.into());
     }
 }
 
@@ -109,6 +141,23 @@ mod tests {
     }
 
     #[test]
+    fn what_a_call_and_an_agent_belong_to_is_told() {
+        let told = public(
+            HookEventName::PreToolUse,
+            json!({"tool_name": "mcp__git__push", "turn_id": "turn_1"}),
+        );
+        assert_eq!(
+            (&told["mcp_server"], &told["prompt_id"]),
+            (&json!("git"), &json!("turn_1"))
+        );
+        let told = public(
+            HookEventName::SubagentStop,
+            json!({"transcript_path": "/t"}),
+        );
+        assert_eq!(told["agent_transcript_path"], "/t");
+    }
+
+    #[test]
     fn reasons_errors_and_results_are_as_public_files_expect() {
         let told = public(HookEventName::SessionEnd, json!({"reason": "done"}));
         assert_eq!(told["reason"], "other");
@@ -125,6 +174,9 @@ mod tests {
             HookEventName::PostToolUse,
             json!({"tool_name": "write", "tool_response": {"path": "a"}}),
         );
-        assert_eq!(told["tool_response"], json!({"path": "a", "filePath": "a"}));
+        assert_eq!(
+            told["tool_response"],
+            json!({"path": "a", "filePath": "/p/a"})
+        );
     }
 }

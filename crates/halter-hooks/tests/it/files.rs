@@ -72,6 +72,7 @@ fn answering(directory: &Path, status: u16, answer: &str) -> (World, Arc<Outside
     });
     let mut world = World::new();
     world.cwd = directory.to_owned();
+    world.project_dir = directory.to_owned();
     world.outside = outside.clone();
     (world, outside)
 }
@@ -374,21 +375,22 @@ async fn models_are_asked_and_say_yes_or_no() {
 }
 
 #[tokio::test]
-async fn fifty_commands_that_sleep_run_side_by_side() {
+async fn fifty_commands_run_side_by_side() {
     let directory = tempfile::tempdir().unwrap();
     let (world, _) = world(directory.path());
-    let sleeper =
-        |index: usize| json!({"type": "command", "command": format!("sleep 0.2 # {index}")});
-    let handlers: Vec<Value> = (0..50).map(sleeper).collect();
+    // Each ends when all have begun, which never happens one after another.
+    let waiting = |index: usize| {
+        let line = format!(
+            ": > here.{index}; set -- here.*; \
+             while test $# -lt 50; do sleep 0.05; set -- here.*; done"
+        );
+        json!({"type": "command", "command": line, "timeout": 300})
+    };
+    let handlers: Vec<Value> = (0..50).map(waiting).collect();
     assert!(handlers.len() <= SIDE_BY_SIDE);
-    let started = Instant::now();
     let verdict = world.pre_tool_use(&on("PreToolUse", json!(handlers))).await;
-    let took = started.elapsed();
     assert_eq!(verdict.denial(), None);
     assert_eq!(world.seen.completed().len(), 50);
-    println!("50 command hooks that sleep 200 ms took {took:?}");
-    // One after another they would take ten seconds.
-    assert!(took < Duration::from_secs(5), "{took:?}");
 }
 
 #[tokio::test]
@@ -453,6 +455,7 @@ async fn one_that_runs_beside_decides_nothing_and_reports_its_end() {
 mod hostile {
     use super::*;
 
+    /// What a guard that behaves so says, and how long it took.
     async fn denial(command: &str, timeout: f64) -> (Option<String>, Duration) {
         let directory = tempfile::tempdir().unwrap();
         let (world, _) = world(directory.path());
@@ -466,13 +469,13 @@ mod hostile {
     #[tokio::test]
     async fn one_that_writes_as_much_as_it_may_is_heard_and_more_is_a_failure() {
         let write = |bytes: usize| format!("head -c {bytes} /dev/zero | tr '\\0' x");
-        let (said, _) = denial(&write(MAX_OUTPUT_BYTES), 20.0).await;
+        let (said, _) = denial(&write(MAX_OUTPUT_BYTES), 300.0).await;
         assert_eq!(said, None);
-        let (said, _) = denial(&write(MAX_OUTPUT_BYTES + 1), 20.0).await;
+        let (said, _) = denial(&write(MAX_OUTPUT_BYTES + 1), 300.0).await;
         assert!(said.unwrap().contains("wrote more than"));
-        let (said, took) = denial("yes", 60.0).await;
+        // It would write for ever, and is not left to until its time is over.
+        let (said, _) = denial("yes", 300.0).await;
         assert!(said.unwrap().contains("wrote more than"));
-        assert!(took < Duration::from_secs(20), "{took:?}");
     }
 
     #[tokio::test]
@@ -493,21 +496,20 @@ mod hostile {
 
     #[tokio::test]
     async fn one_that_sleeps_past_its_timeout_denies_then() {
-        let (said, took) = denial("sleep 60", 0.2).await;
+        let (said, took) = denial("sleep 600", 0.2).await;
         assert!(said.unwrap().contains("within 200ms"));
-        assert!(took < Duration::from_secs(10), "{took:?}");
-        // One that ignores being told to end is killed.
+        assert!(took < Duration::from_secs(300), "{took:?}");
+        // One that ignores being told to end is killed: it never ends itself.
         let (said, took) = denial("trap '' TERM; while :; do sleep 0.1; done", 0.2).await;
         assert!(said.unwrap().contains("within 200ms"));
-        assert!(
-            took >= COMMAND_GRACE && took < TIMEOUT_SLACK * 4,
-            "{took:?}"
-        );
+        assert!(took >= COMMAND_GRACE, "{took:?}");
+        // That is over before the handler is given up.
+        assert!(COMMAND_GRACE < TIMEOUT_SLACK);
     }
 
     #[tokio::test]
     async fn one_that_kills_its_group_harms_itself_alone() {
-        let (said, _) = denial("kill -9 0", 20.0).await;
+        let (said, _) = denial("kill -9 0", 300.0).await;
         assert!(said.unwrap().contains("signal 9"));
     }
 
@@ -515,16 +517,16 @@ mod hostile {
     async fn one_that_forks_away_is_not_waited_for_and_leaves_nothing() {
         let directory = tempfile::tempdir().unwrap();
         let (world, _) = world(directory.path());
-        let command = "(sh -c 'echo $$ > pid; exec sleep 300' &) ; while [ ! -s pid ]; do :; done";
+        let command = "(sh -c 'echo $$ > pid; exec sleep 900' &) ; while [ ! -s pid ]; do :; done";
         let started = Instant::now();
         let verdict = world.pre_tool_use(&guard(command)).await;
         assert_eq!(verdict.denial(), None);
-        assert!(started.elapsed() < Duration::from_secs(20));
+        assert!(started.elapsed() < Duration::from_secs(300));
         let pid = std::fs::read_to_string(directory.path().join("pid")).unwrap();
         let process = Path::new("/proc").join(pid.trim());
         let alive =
             || std::fs::read_to_string(process.join("comm")).is_ok_and(|it| it == "sleep\n");
-        let deadline = Instant::now() + Duration::from_secs(10);
+        let deadline = Instant::now() + Duration::from_secs(60);
         while alive() && Instant::now() < deadline {
             tokio::time::sleep(Duration::from_millis(10)).await;
         }

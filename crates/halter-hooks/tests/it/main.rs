@@ -9,6 +9,7 @@
 )]
 
 mod cancelling;
+mod detached;
 mod failing;
 mod files;
 mod merging;

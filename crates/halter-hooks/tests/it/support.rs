@@ -19,8 +19,9 @@ pub struct World {
     pub cancel: CancellationToken,
     pub seen: Recorder,
     pub cwd: PathBuf,
+    pub project_dir: PathBuf,
     pub outside: Arc<dyn HookOutside>,
-    ids: SeededIds,
+    pub ids: SeededIds,
     ticks: AtomicI64,
 }
 
@@ -32,6 +33,7 @@ impl World {
             cancel: CancellationToken::new(),
             seen: Recorder::default(),
             cwd: PathBuf::from("/"),
+            project_dir: PathBuf::from("/"),
             outside: Arc::new(NothingOutside),
             ids: SeededIds::new(1),
             ticks: AtomicI64::new(0),
@@ -57,6 +59,7 @@ impl World {
             cancel: &self.cancel,
             observer: &self.seen,
             cwd: &self.cwd,
+            project_dir: &self.project_dir,
             outside: &self.outside,
         };
         hooks.dispatch(event, payload, None, context).await

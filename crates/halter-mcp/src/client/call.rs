@@ -16,6 +16,7 @@ use rmcp::model::{
 };
 use rmcp::service::{PeerRequestOptions, ServiceError};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::time::Instant;
@@ -30,6 +31,8 @@ pub(crate) struct CallOrders {
     pub(crate) output: Arc<dyn Fn(String) + Send + Sync>,
     /// The call of a session that it is for; without one, nobody is asked.
     pub(crate) caller: Option<ToolContext>,
+    /// How much the server has asked for this call, in all its rounds.
+    pub(crate) asked: Arc<AtomicUsize>,
 }
 
 impl CallOrders {
@@ -39,6 +42,7 @@ impl CallOrders {
             cancel: CancellationToken::new(),
             output: Arc::new(|_| {}),
             caller: None,
+            asked: Arc::default(),
         }
     }
 }
@@ -124,14 +128,18 @@ impl Link {
         requests: InputRequests,
         orders: &CallOrders,
     ) -> Result<Option<InputResponses>, McpError> {
-        if requests.len() > REQUESTS_PER_CALL {
-            let reason = format!("it wants more than {REQUESTS_PER_CALL} inputs at once");
+        let asked = orders.asked.fetch_add(requests.len(), Ordering::Relaxed);
+        if asked.saturating_add(requests.len()) > REQUESTS_PER_CALL {
+            let reason = format!("it wants more than {REQUESTS_PER_CALL} inputs for one call");
             return Err(self.not_understood(&reason));
         }
         let mut responses = InputResponses::default();
         for (key, request) in requests {
             let response = match (request, &orders.caller) {
-                (InputRequest::ListRoots(_), _) => serde_json::to_value(self.client.roots()),
+                (InputRequest::ListRoots(_), caller) => {
+                    let directory = caller.as_ref().map(|it| it.working_dir.as_path());
+                    serde_json::to_value(self.client.roots_of(directory))
+                }
                 (InputRequest::Elicitation(request), Some(caller)) => {
                     let asked = self.client.elicit(request.params, caller).await;
                     serde_json::to_value(asked.map_err(|it| self.not_understood(&it))?)
@@ -180,7 +188,7 @@ impl Link {
         let call = RunningCall {
             sink: Arc::new(sink),
             caller: orders.caller.clone(),
-            requests: 0,
+            requests: Arc::clone(&orders.asked),
         };
         self.client.listen(token.clone(), call);
         let _listening = Listening(&self.client, token);
@@ -239,7 +247,8 @@ impl Link {
             },
             ServiceError::TransportClosed => McpError::Ended {
                 server,
-                words: self.closing.reason().unwrap_or_default(),
+                reason: self.closing.reason(),
+                words: String::new(),
             },
             ServiceError::TransportSend(error) => match http_failure(&error) {
                 Some(HttpFailure::Auth(AuthFailure::LoginNeeded { scope })) => {
@@ -252,7 +261,8 @@ impl Link {
                 },
                 _ => McpError::Ended {
                     server,
-                    words: shortened(&plain(&error.to_string()), QUOTED_BYTES),
+                    reason: Some(shortened(&plain(&error.to_string()), QUOTED_BYTES)),
+                    words: String::new(),
                 },
             },
             other => self.not_understood(&other.to_string()),

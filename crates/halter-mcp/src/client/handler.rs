@@ -11,6 +11,7 @@ use crate::limits::{PROGRESS_BYTES, QUOTED_BYTES, REQUESTS_PER_CALL};
 use crate::names::ServerName;
 use crate::settings::ServerSettings;
 use crate::text::{plain, shortened};
+use futures::FutureExt as _;
 use halter_tools::ToolContext;
 use rmcp::ClientHandler;
 use rmcp::ErrorData;
@@ -22,7 +23,9 @@ use rmcp::model::{
     SamplingCapability, UrlElicitationCapability,
 };
 use rmcp::service::{NotificationContext, RequestContext, RoleClient};
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use tokio::sync::{Notify, watch};
 
@@ -34,8 +37,8 @@ pub(crate) struct RunningCall {
     pub(crate) sink: ProgressSink,
     /// The call of a session that it is for; without one, nobody is asked.
     pub(crate) caller: Option<ToolContext>,
-    /// What the server has asked for meanwhile.
-    pub(crate) requests: usize,
+    /// How much the server has asked for it.
+    pub(crate) requests: Arc<AtomicUsize>,
 }
 
 /// A connection's side of ours, shared by its calls.
@@ -46,6 +49,9 @@ pub(crate) struct Client {
     sampling: bool,
     /// Told when the server's tools have changed. A flood of notices is one.
     pub(crate) tools_changed: Notify,
+    /// Told when the stream is open by which a server over HTTP tells of
+    /// changes. Those of before were told to nobody.
+    pub(crate) stream_opened: Notify,
     calls: Mutex<HashMap<ProgressToken, RunningCall>>,
     /// What the server waits for: people and models. No deadline of its calls
     /// runs meanwhile.
@@ -59,9 +65,17 @@ impl Client {
             host,
             sampling: settings.sampling,
             tools_changed: Notify::new(),
+            stream_opened: Notify::new(),
             calls: Mutex::default(),
             open_requests: watch::Sender::new(0),
         }
+    }
+
+    /// Forgets that tools have changed: a list that is asked for now has it.
+    pub(crate) fn forget_told_changes(&self) {
+        // Takes the permits, if there are any.
+        let _ = self.tools_changed.notified().now_or_never();
+        let _ = self.stream_opened.notified().now_or_never();
     }
 
     /// Says how much the server waits for, now and whenever that changes.
@@ -91,18 +105,25 @@ impl Client {
             let caller = call.caller.as_ref();
             caller.map(|caller| caller.session_id.clone())
         };
-        let mut calls = self.lock();
-        let mut calls = calls.values_mut().filter(|call| call.caller.is_some());
+        let calls = self.lock();
+        let mut calls = calls.values().filter(|call| call.caller.is_some());
         let call = calls.next();
         let call = call.ok_or("no call is under way that this could be for")?;
         if calls.any(|other| session(other) != session(call)) {
             return Err("several sessions wait, and it is not known which is meant");
         }
-        call.requests += 1;
-        if call.requests > REQUESTS_PER_CALL {
+        if call.requests.fetch_add(1, Ordering::Relaxed) >= REQUESTS_PER_CALL {
             return Err("this call has asked for too much already");
         }
         call.caller.clone().ok_or("nobody can be asked")
+    }
+
+    /// Where the sessions work whose calls are under way.
+    fn directories(&self) -> Vec<PathBuf> {
+        let calls = self.lock();
+        let callers = calls.values().filter_map(|call| call.caller.as_ref());
+        let found: BTreeSet<&PathBuf> = callers.map(|caller| &caller.working_dir).collect();
+        found.into_iter().cloned().collect()
     }
 
     /// Asks a person for a call.
@@ -134,8 +155,21 @@ impl Client {
         sample(params, caller).await
     }
 
+    /// The directories that sessions work in: those of the calls under way, or
+    /// those of the host if there is none.
     pub(crate) fn roots(&self) -> ListRootsResult {
-        let roots = self.host.roots();
+        self.roots_at(self.directories())
+    }
+
+    /// The directory of a session, or those of the host.
+    pub(crate) fn roots_of(&self, session: Option<&Path>) -> ListRootsResult {
+        self.roots_at(session.into_iter().map(Path::to_path_buf).collect())
+    }
+
+    fn roots_at(&self, mut roots: Vec<PathBuf>) -> ListRootsResult {
+        if roots.is_empty() {
+            roots = self.host.roots();
+        }
         let uris = roots.iter().filter_map(|root| {
             let uri = url::Url::from_file_path(root).ok()?;
             Some(Root::new(uri.to_string()))

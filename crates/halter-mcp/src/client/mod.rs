@@ -11,4 +11,4 @@ mod running;
 mod sample;
 
 pub(crate) use call::CallOrders;
-pub(crate) use running::{Link, Running};
+pub(crate) use running::{Greeting, Link, Running};

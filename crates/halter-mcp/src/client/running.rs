@@ -7,16 +7,18 @@ use crate::host::Host;
 use crate::http::{
     HttpClient, HttpFailure, HttpSettings, HttpTransport, LegacySse, http_failure, streamable,
 };
-use crate::limits::{INSTRUCTIONS_BYTES, QUOTED_BYTES, STOP_GRACE};
+use crate::limits::{INSTRUCTIONS_BYTES, PROBE_TIMEOUT, QUOTED_BYTES, STOP_GRACE};
+use crate::names::ServerName;
 use crate::settings::{Connection, ServerSettings};
 use crate::supervise::{Guard, Program, Started};
 use crate::text::{plain, shortened};
-use crate::transport::{Closing, Stdio, Watched};
+use crate::transport::{Closing, ProbeDeadline, Stdio, Watched};
 use rmcp::model::{ProtocolVersion, ServerCapabilities, ServerPeerInfo};
 use rmcp::service::{ClientInitializeError, RunningService};
 use rmcp::transport::Transport;
 use rmcp::{ClientLifecycleMode, Peer, RoleClient, serve_client_with_lifecycle};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use tokio::time::{Instant, timeout_at};
 
@@ -52,64 +54,53 @@ pub(crate) struct Running {
 }
 
 /// How a server is spoken to first.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Greeting {
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) enum Greeting {
     /// By the newest revision, and by an older one if it does not know that.
+    #[default]
     Newest,
-    /// By an older one: the server ended when it was asked for the newest.
+    /// By the newest revision, however long it takes to answer: it knows no
+    /// older one.
+    OnlyNewest,
+    /// By an older one: it ended when it was asked for the newest, or did not
+    /// answer.
     Older,
 }
 
 impl Running {
-    /// Starts a server and agrees on a revision of the protocol.
+    /// Starts a server and agrees on a revision of the protocol. `greeting` is
+    /// how it is spoken to first, and afterwards how it is to be next time.
     pub(crate) async fn connect(
         settings: &ServerSettings,
         host: &Arc<dyn Host>,
         guard: &Guard,
+        greeting: &mut Greeting,
     ) -> Result<Self, McpError> {
         let until = Instant::now() + settings.start_timeout;
-        match Self::greet(settings, host, guard, Greeting::Newest, until).await {
-            // Some end when they are asked what they do not know.
-            Err(McpError::Connect { .. }) => {
-                Self::greet(settings, host, guard, Greeting::Older, until).await
-            }
-            other => other,
-        }
-    }
-
-    async fn greet(
-        settings: &ServerSettings,
-        host: &Arc<dyn Host>,
-        guard: &Guard,
-        greeting: Greeting,
-        until: Instant,
-    ) -> Result<Self, McpError> {
-        let closing = Closing::default();
-        let client = Arc::new(Client::new(settings, Arc::clone(host)));
-        let opening = Opening {
+        let unanswered = Arc::new(AtomicBool::new(false));
+        let greet = |greeting| Opening {
             settings,
-            client,
-            closing,
+            client: Arc::new(Client::new(settings, Arc::clone(host))),
+            closing: Closing::default(),
             greeting,
             until,
+            unanswered: Arc::clone(&unanswered),
         };
-        let mut program = match &settings.connection {
-            Connection::Program(program) => (**program).clone(),
-            Connection::Http(http) => return opening.open_http(http).await,
-        };
-        let (name, value) = guard.mark();
-        program.environment.set(name, value);
-        let started = Program::start(&program).map_err(|error| McpError::Start {
-            server: settings.name.clone(),
-            reason: error.to_string(),
-        })?;
-        let Started {
-            program,
-            input,
-            output,
-        } = started;
-        let transport = Stdio::new(input, output, opening.closing.clone());
-        opening.open(transport, Some(program)).await
+        let mut greeted = greet(*greeting).begin(guard).await;
+        let answered = || !unanswered.load(Ordering::Relaxed);
+        if let Err(McpError::Connect { .. }) = greeted {
+            *greeting = match greeting {
+                // Some end when they are asked what they do not know.
+                Greeting::Newest if answered() => Greeting::Older,
+                Greeting::Newest => Greeting::OnlyNewest,
+                Greeting::OnlyNewest | Greeting::Older => Greeting::Newest,
+            };
+            greeted = greet(*greeting).begin(guard).await;
+        }
+        if greeted.is_ok() && *greeting == Greeting::Newest && !answered() {
+            *greeting = Greeting::Older;
+        }
+        greeted
     }
 
     pub(crate) fn link(&self) -> &Link {
@@ -125,11 +116,31 @@ impl Running {
     }
 
     /// Ends the connection and, with all it started, the server's program.
-    /// Returns its last words, or why it was disconnected.
-    pub(crate) async fn close(mut self) -> String {
+    pub(crate) async fn close(mut self) -> Closed {
         let _ = self.service.close_with_timeout(STOP_GRACE).await;
         let words = stop(self.program).await;
-        self.link.closing.reason().unwrap_or(words)
+        Closed {
+            reason: self.link.closing.reason(),
+            words,
+        }
+    }
+}
+
+/// How a connection ended.
+pub(crate) struct Closed {
+    /// Why it was ended; none where the server ended by itself.
+    reason: Option<String>,
+    /// The server's last words.
+    pub(crate) words: String,
+}
+
+impl Closed {
+    pub(crate) fn error(self, server: ServerName) -> McpError {
+        McpError::Ended {
+            server,
+            reason: self.reason,
+            words: self.words,
+        }
     }
 }
 
@@ -141,10 +152,10 @@ async fn ended(program: Option<&Program>) {
     }
 }
 
-/// Ends a program, if there is one. Returns its last words.
+/// Ends a program, if there is one. Returns its last words, fit to be shown.
 async fn stop(program: Option<Program>) -> String {
     match program {
-        Some(program) => program.stop().await,
+        Some(program) => plain(&program.stop().await),
         None => String::new(),
     }
 }
@@ -156,12 +167,49 @@ struct Opening<'a> {
     closing: Closing,
     greeting: Greeting,
     until: Instant,
+    /// Set when the question for the newest revision was not answered.
+    unanswered: Arc<AtomicBool>,
 }
 
 impl Opening<'_> {
+    /// Starts or reaches the server, and greets it.
+    async fn begin(self, guard: &Guard) -> Result<Running, McpError> {
+        let mut program = match &self.settings.connection {
+            Connection::Program(program) => (**program).clone(),
+            Connection::Http(http) => return self.open_http(http).await,
+        };
+        let (name, value) = guard.mark();
+        program.environment.set(name, value);
+        let started = Program::start(&program).map_err(|error| McpError::Start {
+            server: self.settings.name.clone(),
+            reason: error.to_string(),
+        })?;
+        let Started {
+            program,
+            input,
+            output,
+        } = started;
+        guard.watch(&program);
+        let transport = Stdio::new(input, output, self.closing.clone());
+        self.open(transport, Some(program)).await
+    }
+
+    /// How long it is asked for the newest revision.
+    fn probe_deadline(&self) -> Option<ProbeDeadline> {
+        let share = PROBE_TIMEOUT.min(self.settings.start_timeout / 3);
+        let deadline = ProbeDeadline {
+            until: Instant::now() + share,
+            passed: Arc::clone(&self.unanswered),
+        };
+        (self.greeting == Greeting::Newest).then_some(deadline)
+    }
+
     /// Connects to a server that runs elsewhere.
     async fn open_http(self, http: &HttpSettings) -> Result<Running, McpError> {
-        let client = HttpClient::new(&self.settings.name, http, self.closing.clone());
+        let ours = Arc::clone(&self.client);
+        let stream_opened = Arc::new(move || ours.stream_opened.notify_one());
+        let closing = self.closing.clone();
+        let client = HttpClient::new(&self.settings.name, http, closing, stream_opened);
         if http.transport == HttpTransport::Streamable {
             return self.open(streamable(client), None).await;
         }
@@ -209,11 +257,14 @@ impl Opening<'_> {
         transport: impl Transport<RoleClient> + 'static,
         program: Option<Program>,
     ) -> Result<Running, McpError> {
-        let watched = Watched::new(transport, self.closing.clone());
+        let watched = Watched::new(transport, self.closing.clone(), self.probe_deadline());
         let lifecycle = match self.greeting {
             Greeting::Newest => ClientLifecycleMode::Auto {
                 preferred_versions: vec![ProtocolVersion::LATEST],
                 legacy_version: Some(ProtocolVersion::LATEST_WITH_INITIALIZE),
+            },
+            Greeting::OnlyNewest => ClientLifecycleMode::Discover {
+                preferred_versions: vec![ProtocolVersion::LATEST],
             },
             Greeting::Older => ClientLifecycleMode::Initialize,
         };
@@ -259,7 +310,7 @@ impl Opening<'_> {
         McpError::Connect {
             server: self.settings.name.clone(),
             reason,
-            words: plain(&words),
+            words,
         }
     }
 }

@@ -45,6 +45,15 @@ fn said(body: &str) -> String {
 }
 
 impl HttpFailure {
+    /// Whether the same request may succeed a moment later.
+    pub(crate) fn is_passing(&self) -> bool {
+        match self {
+            Self::TooSlow(_) | Self::Broken(_) => true,
+            Self::Status { status, .. } => *status == 429 || *status >= 500,
+            _ => false,
+        }
+    }
+
     /// A failure of the client, without the address, which may hold a key.
     pub(crate) fn of(host: &str, error: &reqwest::Error) -> Self {
         let reason = causes(error);

@@ -28,7 +28,12 @@ struct Shared {
     /// None where the settings send an `Authorization` of their own.
     authorization: Option<Authorization>,
     closing: Closing,
+    stream_opened: StreamOpened,
 }
+
+/// Told whenever the stream is open by which a server tells of its own accord
+/// what has changed.
+pub(crate) type StreamOpened = Arc<dyn Fn() + Send + Sync>;
 
 /// A request without what all requests have.
 pub(crate) struct Request {
@@ -41,13 +46,19 @@ pub(crate) struct Request {
 }
 
 impl HttpClient {
-    pub(crate) fn new(server: &ServerName, settings: &HttpSettings, closing: Closing) -> Self {
+    pub(crate) fn new(
+        server: &ServerName,
+        settings: &HttpSettings,
+        closing: Closing,
+        stream_opened: StreamOpened,
+    ) -> Self {
         let own = settings.headers.contains_key(AUTHORIZATION);
         Self(Arc::new(Shared {
             settings: settings.clone(),
             client: OnceCell::new(),
             authorization: (!own).then(|| Authorization::new(server, settings)),
             closing,
+            stream_opened,
         }))
     }
 
@@ -57,6 +68,10 @@ impl HttpClient {
 
     pub(crate) fn closing(&self) -> &Closing {
         &self.0.closing
+    }
+
+    pub(crate) fn stream_is_open(&self) {
+        (self.0.stream_opened)();
     }
 
     /// The host, for people.

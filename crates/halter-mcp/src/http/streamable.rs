@@ -6,7 +6,10 @@ use super::failure::HttpFailure;
 use super::request::{
     HttpClient, Request, body, error_body, error_text, failed, media_type, shown_media_type,
 };
-use crate::limits::{EVENT_RETRY_MAX, HTTP_ANSWER_WAIT, QUOTED_BYTES, SERVER_MESSAGE_BYTES};
+use crate::limits::{
+    EVENT_RETRY_MAX, EVENT_RETRY_MIN, FIRST_STREAM_WAIT, HTTP_ANSWER_WAIT, QUOTED_BYTES,
+    SERVER_MESSAGE_BYTES,
+};
 use crate::text::{plain, shortened};
 use bytes::Bytes;
 use futures::stream::BoxStream;
@@ -27,6 +30,7 @@ use sse_stream::Sse;
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use tokio::sync::watch;
 
 type Error = StreamableHttpError<HttpFailure>;
 type Events = BoxStream<'static, Result<Sse, SseError>>;
@@ -41,6 +45,7 @@ pub(crate) fn streamable(client: HttpClient) -> StreamableHttpClientTransport<St
     let streamable = Streamable {
         client,
         has_streamed: Arc::default(),
+        stream_is_known: Arc::default(),
     };
     StreamableHttpClientTransport::with_client(streamable, config)
 }
@@ -51,6 +56,8 @@ pub(crate) struct Streamable {
     client: HttpClient,
     /// Whether the server has opened an event stream in this session.
     has_streamed: Arc<AtomicBool>,
+    /// Whether the server has answered when it was asked for that stream.
+    stream_is_known: Arc<watch::Sender<bool>>,
 }
 
 impl Streamable {
@@ -81,13 +88,61 @@ impl Streamable {
         events(response.bytes_stream(), settings.read_timeout, closing)
     }
 
+    /// Opens an event stream. The library asks for the first of a session once:
+    /// for a server that is busy then, it is asked for again.
     async fn open(
         &self,
         session: Option<Arc<str>>,
         last_event: Option<String>,
         headers: HashMap<HeaderName, HeaderValue>,
     ) -> Result<Events, Error> {
-        let session = session.as_deref();
+        // One that names an event is the rest of the answer to a call, or of a
+        // stream that begins where it broke off.
+        let begins = last_event.is_none();
+        let mut pause = EVENT_RETRY_MIN;
+        loop {
+            let opened = self.open_once(session.as_deref(), last_event.clone(), headers.clone());
+            let opened = opened.await;
+            if begins {
+                self.stream_is_known.send_replace(true);
+            }
+            match opened {
+                Err(Error::Client(failure))
+                    if begins && failure.is_passing() && !self.client.closing().is_closed() =>
+                {
+                    tracing::debug!(%failure, "an event stream of a server is not open yet");
+                }
+                Ok(events) => {
+                    if begins {
+                        self.client.stream_is_open();
+                    }
+                    return Ok(events);
+                }
+                other => return other,
+            }
+            tokio::time::sleep(pause).await;
+            pause = (pause * 2).min(EVENT_RETRY_MAX);
+        }
+    }
+
+    /// What a server asks during a call may come by the session's event stream,
+    /// and is lost where that is not open yet.
+    async fn wait_for_stream(&self) {
+        let mut known = self.stream_is_known.subscribe();
+        let answered = known.wait_for(|known| *known);
+        let waited = tokio::time::timeout(FIRST_STREAM_WAIT, answered).await;
+        if waited.is_err() {
+            // Other calls need not wait for it again.
+            self.stream_is_known.send_replace(true);
+        }
+    }
+
+    async fn open_once(
+        &self,
+        session: Option<&str>,
+        last_event: Option<String>,
+        headers: HashMap<HeaderName, HeaderValue>,
+    ) -> Result<Events, Error> {
         let request = self.request(Method::GET, EVENT_STREAM_MIME_TYPE, session, headers);
         let mut request = request.map_err(Error::Client)?;
         if let Some(id) = last_event {
@@ -97,7 +152,9 @@ impl Streamable {
         }
         let response = self.client.send(&request).await.map_err(Error::Client)?;
         match response.status() {
-            StatusCode::METHOD_NOT_ALLOWED => return Err(Error::ServerDoesNotSupportSse),
+            StatusCode::METHOD_NOT_ALLOWED | StatusCode::NOT_IMPLEMENTED => {
+                return Err(Error::ServerDoesNotSupportSse);
+            }
             // Its first answer was a stream: now it has forgotten the session.
             StatusCode::NOT_FOUND if self.has_streamed.load(Ordering::Relaxed) => {
                 let closing = self.client.closing();
@@ -134,6 +191,9 @@ impl Streamable {
             // The answer may begin when the work is done: its caller counts.
             request.answer_wait = None;
         }
+        if session.is_some() && is_call(&message) {
+            self.wait_for_stream().await;
+        }
         let response = self.client.send(&request).await.map_err(Error::Client)?;
         let status = response.status();
         if matches!(status, StatusCode::ACCEPTED | StatusCode::NO_CONTENT) {
@@ -141,6 +201,7 @@ impl Streamable {
         }
         if status == StatusCode::NOT_FOUND && session.is_some() {
             self.has_streamed.store(false, Ordering::Relaxed);
+            self.stream_is_known.send_replace(false);
             return Err(Error::SessionExpired);
         }
         if !status.is_success() {
@@ -234,6 +295,15 @@ fn unknown_question(id: &RequestId, status: StatusCode) -> StreamableHttpPostRes
     let error = ErrorData::invalid_request(format!("HTTP {}", status.as_u16()), None);
     let error = ServerJsonRpcMessage::error(error, Some(id.clone()));
     StreamableHttpPostResponse::Json(error, None)
+}
+
+fn is_call(message: &ClientJsonRpcMessage) -> bool {
+    match message {
+        ClientJsonRpcMessage::Request(request) => {
+            matches!(request.request, ClientRequest::CallToolRequest(_))
+        }
+        _ => false,
+    }
 }
 
 fn request_id(message: &ClientJsonRpcMessage) -> Option<&RequestId> {

@@ -1,6 +1,8 @@
 //! What is served, and what is said between it and a host.
 
 use async_trait::async_trait;
+use futures::StreamExt;
+use futures::stream::BoxStream;
 use halter_protocol::{ApprovalAnswer, ApprovalRequest, ToolError, ToolResult, ToolSpec, Usage};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -23,6 +25,11 @@ pub trait ServedAgent: Send + Sync + 'static {
 
     /// Its own tools, if hosts may call these; none otherwise.
     fn tools(&self) -> Vec<ToolSpec>;
+
+    /// Has an item whenever its own tools may be others than before.
+    fn tool_changes(&self) -> BoxStream<'static, ()> {
+        futures::stream::pending().boxed()
+    }
 
     /// Calls one of its own tools, under the policy of its sessions.
     async fn call_tool(

@@ -4,16 +4,18 @@ use super::agent::{HostLink, ServeError, ServedAgent, SessionsRequest, TaskReque
 use super::tools::{self, LIST_SESSIONS, RUN_TASK};
 use super::work::{Parked, Work};
 use crate::limits::TASKS_AT_ONCE;
+use futures::StreamExt;
 use rmcp::model::{
     CallToolRequestParams, CallToolResponse, CallToolResult, CustomRequest, CustomResult,
     ErrorCode, Implementation, JsonObject, ListToolsResult, PaginatedRequestParams,
-    ServerCapabilities, ServerConfig, Tool,
+    ServerCapabilities, ServerConfig, SubscriptionFilter, Tool,
 };
-use rmcp::service::{RequestContext, RoleServer};
-use rmcp::{ErrorData, ServerHandler};
+use rmcp::service::{NotificationContext, RequestContext, RoleServer, SubscriptionContext};
+use rmcp::{ErrorData, Peer, ServerHandler};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use std::sync::Arc;
+use std::time::Duration;
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -32,6 +34,10 @@ const KNOWN_METHODS: [&str; 5] = [
     "completion/complete",
 ];
 
+/// How often it is looked whether a host that is told of changes is still
+/// there.
+const HOST_CHECK: Duration = Duration::from_secs(30);
+
 /// An agent as a server of the protocol. Clones serve the same agent.
 #[derive(Clone)]
 pub struct AgentServer {
@@ -41,7 +47,6 @@ pub struct AgentServer {
 struct Shared {
     agent: Arc<dyn ServedAgent>,
     version: String,
-    tools: Vec<Tool>,
     parked: Arc<Parked>,
     tasks: TaskTracker,
     permits: Arc<Semaphore>,
@@ -51,22 +56,53 @@ struct Shared {
 impl AgentServer {
     /// Serves an agent. `version` is what hosts are told of the program.
     pub fn new(agent: Arc<dyn ServedAgent>, version: impl Into<String>) -> Self {
-        let mut tools = tools::agent_tools();
-        // Hosts cache what they are told: always in the same order.
-        let mut own: Vec<Tool> = agent.tools().iter().map(tools::own_tool).collect();
-        own.retain(|tool| tools.iter().all(|known| known.name != tool.name));
-        own.sort_by(|one, other| one.name.cmp(&other.name));
-        tools.extend(own);
         Self {
             shared: Arc::new(Shared {
                 agent,
                 version: version.into(),
-                tools,
                 parked: Arc::default(),
                 tasks: TaskTracker::new(),
                 permits: Arc::new(Semaphore::new(TASKS_AT_ONCE)),
                 gone: CancellationToken::new(),
             }),
+        }
+    }
+
+    /// All tools as they are now.
+    fn tools(&self) -> Vec<Tool> {
+        let mut tools = tools::agent_tools();
+        // Hosts cache what they are told: always in the same order.
+        let own = self.shared.agent.tools();
+        let mut own: Vec<Tool> = own.iter().map(tools::own_tool).collect();
+        own.retain(|tool| tools.iter().all(|known| known.name != tool.name));
+        own.sort_by(|one, other| one.name.cmp(&other.name));
+        tools.extend(own);
+        tools
+    }
+
+    /// Whether the list of tools may change: that of the agent itself does not.
+    fn tools_change(&self) -> bool {
+        !self.shared.agent.tools().is_empty()
+    }
+
+    /// Tells a host of every change of the tools, until it goes.
+    async fn tell_of_changes(&self, host: Peer<RoleServer>) {
+        let mut changes = self.shared.agent.tool_changes();
+        loop {
+            tokio::select! {
+                () = self.shared.gone.cancelled() => return,
+                // Whoever has gone is noticed now and then.
+                () = tokio::time::sleep(HOST_CHECK) => {
+                    if host.is_transport_closed() {
+                        return;
+                    }
+                }
+                change = changes.next() => {
+                    if change.is_none() || host.notify_tool_list_changed().await.is_err() {
+                        return;
+                    }
+                }
+            }
         }
     }
 
@@ -153,8 +189,12 @@ impl ServerHandler for AgentServer {
     fn get_info(&self) -> ServerConfig {
         let implementation =
             Implementation::new("halter", self.shared.version.clone()).with_title("Halter");
-        let mut info = ServerConfig::new(ServerCapabilities::builder().enable_tools().build())
-            .with_instructions(INSTRUCTIONS);
+        let capabilities = ServerCapabilities::builder().enable_tools();
+        let capabilities = match self.tools_change() {
+            true => capabilities.enable_tool_list_changed().build(),
+            false => capabilities.build(),
+        };
+        let mut info = ServerConfig::new(capabilities).with_instructions(INSTRUCTIONS);
         info.server_info = implementation;
         info
     }
@@ -164,12 +204,42 @@ impl ServerHandler for AgentServer {
         _page: Option<PaginatedRequestParams>,
         _context: RequestContext<RoleServer>,
     ) -> Result<ListToolsResult, ErrorData> {
-        Ok(ListToolsResult::with_all_items(self.shared.tools.clone()))
+        Ok(ListToolsResult::with_all_items(self.tools()))
     }
 
     fn get_tool(&self, name: &str) -> Option<Tool> {
-        let mut tools = self.shared.tools.iter();
-        tools.find(|tool| tool.name == name).cloned()
+        self.tools().into_iter().find(|tool| tool.name == name)
+    }
+
+    async fn on_initialized(&self, context: NotificationContext<RoleServer>) {
+        if self.tools_change() {
+            let server = self.clone();
+            let tasks = &self.shared.tasks;
+            tasks.spawn(async move { server.tell_of_changes(context.peer).await });
+        }
+    }
+
+    fn accepted_subscription_filter(
+        &self,
+        requested: &SubscriptionFilter,
+    ) -> Option<SubscriptionFilter> {
+        self.tools_change().then(|| requested.clone())
+    }
+
+    /// What hosts of the newest revision hear of changes.
+    async fn listen(&self, subscription: SubscriptionContext) -> Result<(), ErrorData> {
+        let mut changes = self.shared.agent.tool_changes();
+        loop {
+            tokio::select! {
+                () = subscription.cancelled() => return Ok(()),
+                () = self.shared.gone.cancelled() => return Ok(()),
+                change = changes.next() => match change {
+                    // What the host did not ask for is not sent.
+                    Some(()) => drop(subscription.sink().notify_tool_list_changed().await),
+                    None => return Ok(()),
+                },
+            }
+        }
     }
 
     async fn call_tool(

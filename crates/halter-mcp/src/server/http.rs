@@ -269,7 +269,7 @@ impl<H: ServerHandler> Door<H> {
         }
         let session = header(&request, SESSION_HEADER).map(str::to_owned);
         match &session {
-            Some(session) => self.presence.hear(session),
+            Some(session) => self.presence.hear(session).await,
             None if self.is_full(&request).await => {
                 let message = format!("{HTTP_SESSIONS} hosts are connected already");
                 return refusal(StatusCode::SERVICE_UNAVAILABLE, message);

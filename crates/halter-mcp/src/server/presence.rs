@@ -34,12 +34,19 @@ impl Presence {
         self.heard.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A request of a session has come.
-    pub fn hear(&self, session: &str) {
+    /// A request of a session has come. One that names no session that there is
+    /// leaves nothing behind.
+    pub async fn hear(&self, session: &str) {
+        let open = self.sessions.sessions.read().await;
+        if !open.contains_key(session) {
+            return;
+        }
         let mut heard = self.heard();
         match heard.get_mut(session) {
             Some(times) => *times += 1,
             None => {
+                // Most end by themselves.
+                heard.retain(|other, _| open.contains_key(other));
                 heard.insert(Arc::from(session), 1);
             }
         }
@@ -112,6 +119,27 @@ impl Drop for WatchedBody {
     fn drop(&mut self) {
         if let Some(session) = self.session.take() {
             self.presence.lost(session);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn only_sessions_that_there_are_are_remembered() {
+        let sessions = Arc::new(LocalSessionManager::default());
+        let presence = Presence::new(Arc::clone(&sessions), CancellationToken::new());
+        presence.hear("nobody").await;
+        assert!(presence.heard().is_empty());
+        for _ in 0..3 {
+            let (session, _transport) = sessions.create_session().await.unwrap();
+            presence.hear(&session).await;
+            presence.hear(&session).await;
+            let heard = presence.heard().clone();
+            assert_eq!(heard, HashMap::from([(session.clone(), 2)]));
+            sessions.close_session(&session).await.unwrap();
         }
     }
 }

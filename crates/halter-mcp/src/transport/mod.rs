@@ -4,4 +4,4 @@ mod stdio;
 mod watched;
 
 pub(crate) use stdio::Stdio;
-pub(crate) use watched::{Closing, Watched};
+pub(crate) use watched::{Closing, ProbeDeadline, Watched};

@@ -13,6 +13,8 @@ pub(crate) struct Stdio {
     input: Option<ProgramInput>,
     output: ProgramOutput,
     closing: Closing,
+    /// Lines since the last message. The library may drop a wait for the next.
+    stray: usize,
 }
 
 impl Stdio {
@@ -21,6 +23,7 @@ impl Stdio {
             input: Some(input),
             output,
             closing,
+            stray: 0,
         }
     }
 }
@@ -32,19 +35,17 @@ impl Transport<RoleClient> for Stdio {
         &mut self,
         message: ClientJsonRpcMessage,
     ) -> impl Future<Output = Result<(), io::Error>> + Send + 'static {
-        let input = self.input.clone();
+        let (input, closing) = (self.input.clone(), self.closing.clone());
         async move {
             let mut line = serde_json::to_vec(&message)?;
             line.push(b'\n');
-            match input {
-                Some(input) => input.write(&line).await,
-                None => Err(io::ErrorKind::BrokenPipe.into()),
-            }
+            let input = input.ok_or(io::ErrorKind::BrokenPipe)?;
+            // One that reads no more is of no use, even if it goes on running.
+            input.write(&line).await.inspect_err(|_| closing.end())
         }
     }
 
     async fn receive(&mut self) -> Option<ServerJsonRpcMessage> {
-        let mut stray = 0;
         loop {
             let line = match self.output.next_line(SERVER_MESSAGE_BYTES).await {
                 Ok(line) => line?,
@@ -56,16 +57,18 @@ impl Transport<RoleClient> for Stdio {
                 }
             };
             match serde_json::from_slice(&line) {
-                Ok(message) => return Some(message),
-                Err(_) if line.trim_ascii().is_empty() => {}
-                // Many print greetings and logs there.
+                Ok(message) => {
+                    self.stray = 0;
+                    return Some(message);
+                }
+                // Many print greetings and logs there, or lines with nothing.
                 Err(error) => {
-                    stray += 1;
+                    self.stray += 1;
                     tracing::debug!(%error, "a line of a server is no message");
                 }
             }
-            if stray > STRAY_LINES {
-                let reason = format!("it printed {stray} lines that are no messages");
+            if self.stray > STRAY_LINES {
+                let reason = format!("it printed {} lines that are no messages", self.stray);
                 self.closing.because(reason);
                 return None;
             }

@@ -2,9 +2,13 @@
 //! flood is stopped, and how an answer that comes too late is dropped.
 
 use crate::limits::{FLOOD_MESSAGES, FLOOD_WINDOW};
+use rmcp::ErrorData;
 use rmcp::RoleClient;
-use rmcp::model::{ClientJsonRpcMessage, ClientRequest, RequestId, ServerJsonRpcMessage};
+use rmcp::model::{
+    ClientJsonRpcMessage, ClientRequest, ErrorCode, RequestId, ServerJsonRpcMessage,
+};
 use rmcp::transport::Transport;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use tokio::time::Instant;
 use tokio_util::sync::{CancellationToken, DropGuard};
@@ -29,6 +33,11 @@ impl Closing {
         self.closed.cancel();
     }
 
+    /// Ends the connection. Its server may have said why.
+    pub(crate) fn end(&self) {
+        self.closed.cancel();
+    }
+
     /// Why it was given up, if it was.
     pub(crate) fn reason(&self) -> Option<String> {
         let told = self.reason.lock().unwrap_or_else(PoisonError::into_inner);
@@ -46,6 +55,15 @@ impl Closing {
     }
 }
 
+/// How long a server is asked for the newest revision. One that knows older
+/// ones only may leave a question alone that it does not know.
+#[derive(Debug, Clone)]
+pub(crate) struct ProbeDeadline {
+    pub(crate) until: Instant,
+    /// Whether it passed without an answer.
+    pub(crate) passed: Arc<AtomicBool>,
+}
+
 /// A way to a server that is watched.
 pub(crate) struct Watched<Inner> {
     inner: Inner,
@@ -54,18 +72,20 @@ pub(crate) struct Watched<Inner> {
     /// The first question to a server of the newest revision; a slow one may
     /// answer it after the older handshake has begun.
     probe: Option<RequestId>,
+    deadline: Option<ProbeDeadline>,
     handshake_begun: bool,
     window: Instant,
     received: u32,
 }
 
 impl<Inner> Watched<Inner> {
-    pub(crate) fn new(inner: Inner, closing: Closing) -> Self {
+    pub(crate) fn new(inner: Inner, closing: Closing, deadline: Option<ProbeDeadline>) -> Self {
         Self {
             inner,
             _closes: closing.closed.clone().drop_guard(),
             closing,
             probe: None,
+            deadline,
             handshake_begun: false,
             window: Instant::now(),
             received: 0,
@@ -81,6 +101,15 @@ impl<Inner> Watched<Inner> {
         }
         self.received += 1;
         self.received <= FLOOD_MESSAGES
+    }
+
+    /// The answer of a server that did not give one: it does not know the
+    /// question. The library then begins the older handshake.
+    fn unanswered(&self, deadline: &ProbeDeadline) -> Option<ServerJsonRpcMessage> {
+        deadline.passed.store(true, Ordering::Relaxed);
+        let error = ErrorData::new(ErrorCode::METHOD_NOT_FOUND, "it did not answer", None);
+        let id = self.probe.clone()?;
+        Some(ServerJsonRpcMessage::error(error, Some(id)))
     }
 
     fn comes_too_late(&self, message: &ServerJsonRpcMessage) -> bool {
@@ -114,7 +143,19 @@ impl<Inner: Transport<RoleClient> + 'static> Transport<RoleClient> for Watched<I
 
     async fn receive(&mut self) -> Option<ServerJsonRpcMessage> {
         loop {
-            let message = self.inner.receive().await?;
+            let deadline = self.deadline.clone();
+            let waits = self.probe.is_some() && !self.handshake_begun;
+            let message = match deadline.filter(|_| waits) {
+                None => self.inner.receive().await?,
+                Some(deadline) => tokio::select! {
+                    biased;
+                    message = self.inner.receive() => message?,
+                    () = tokio::time::sleep_until(deadline.until) => {
+                        self.deadline = None;
+                        return self.unanswered(&deadline);
+                    }
+                },
+            };
             if !self.counts() {
                 let reason = format!(
                     "it sent more than {FLOOD_MESSAGES} messages in {} s",

@@ -5,15 +5,15 @@ use crate::http_fixture::{
 };
 use crate::support::{ENOUGH, Started};
 use halter_mcp::limits::{
-    EVENT_READ_TIMEOUT, HTTP_ANSWER_WAIT, HTTP_CALL_TIMEOUT, HTTP_ERROR_BYTES, HTTP_RETRY_PAUSE,
-    SERVER_MESSAGE_BYTES, START_TIMEOUT,
+    EVENT_READ_TIMEOUT, FIRST_STREAM_WAIT, HTTP_ANSWER_WAIT, HTTP_CALL_TIMEOUT, HTTP_ERROR_BYTES,
+    HTTP_RETRY_PAUSE, SERVER_MESSAGE_BYTES, START_TIMEOUT,
 };
 use halter_mcp::server::{HTTP_PATH, HttpGuard, serve_handler_over_http};
 use halter_mcp::{HttpSettings, HttpTransport, ServerName, ServerSettings, ServerState};
 use rmcp::service::{RequestContext, RoleServer, SubscriptionContext};
 use serde_json::{Value, json};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use tokio::io::AsyncWriteExt;
 use tokio::net::{TcpListener, TcpStream};
@@ -122,7 +122,7 @@ async fn a_server_over_http_answers_with_what_it_was_sent() {
 async fn whatever_a_server_over_http_answers_the_next_call_goes_on() {
     let fixture = HttpFixture::start(hostile).await;
     let mut settings = server(&fixture.url);
-    settings.call_timeout = Duration::from_secs(20);
+    settings.call_timeout = ENOUGH;
     let started = Started::one(settings).await;
     let large = format!("more than {SERVER_MESSAGE_BYTES} bytes");
     for (tool, meant) in [
@@ -172,6 +172,8 @@ async fn a_server_that_does_not_begin_its_answer_is_given_up_at_the_deadline() {
     let started = Started::one(settings).await;
     let error = started.call("mcp__x__hang", json!({})).await.unwrap_err();
     assert!(error.message.contains("did not answer within"), "{error}");
+    let status = started.status();
+    assert!(matches!(status.state, ServerState::Ready), "{status:?}");
     started.servers.shutdown().await;
     // Nobody waits for a head for longer than a server has to start.
     assert!(HTTP_ANSWER_WAIT <= START_TIMEOUT);
@@ -243,12 +245,20 @@ async fn an_answer_whose_stream_broke_is_fetched_by_its_last_event() {
     started.servers.shutdown().await;
 }
 
+/// The tools of a server, with one more once that is added.
+fn with(added: &AtomicBool) -> &'static [&'static str] {
+    match added.load(Ordering::SeqCst) {
+        true => &["echo", "added"],
+        false => &["echo"],
+    }
+}
+
 #[tokio::test]
 async fn tools_that_change_are_told_of_by_the_event_stream() {
-    let (changed, lists) = (Arc::new(Notify::new()), Arc::new(AtomicUsize::new(0)));
-    let tell = Arc::clone(&changed);
+    let (changed, added) = (Arc::new(Notify::new()), Arc::new(AtomicBool::new(false)));
+    let (tell, add) = (Arc::clone(&changed), Arc::clone(&added));
     let fixture = HttpFixture::start(move |asked: Asked, mut stream| {
-        let (changed, lists) = (Arc::clone(&changed), Arc::clone(&lists));
+        let (changed, added) = (Arc::clone(&changed), Arc::clone(&added));
         async move {
             if asked.method == "GET" {
                 begin(&mut stream, "text/event-stream").await;
@@ -259,18 +269,121 @@ async fn tools_that_change_are_told_of_by_the_event_stream() {
                 let _ = stream.write_all(event.as_bytes()).await;
                 return until_gone(&mut stream).await;
             }
-            let tools: &[&str] = match asked.rpc() {
-                "tools/list" if lists.fetch_add(1, Ordering::SeqCst) > 0 => &["echo", "added"],
-                _ => &["echo"],
-            };
-            usual(&asked, &mut stream, tools).await;
+            usual(&asked, &mut stream, with(&added)).await;
         }
     })
     .await;
     let started = Started::one(server(&fixture.url)).await;
     started.has("mcp__x__echo").await;
+    // The list that is asked for when the stream is open comes too early.
+    while fixture.count("tools/list") < 2 {
+        tokio::task::yield_now().await;
+    }
+    add.store(true, Ordering::SeqCst);
     tell.notify_one();
     started.has("mcp__x__added").await;
+    started.servers.shutdown().await;
+}
+
+#[tokio::test]
+async fn a_server_that_is_busy_when_the_event_stream_is_first_wanted_is_asked_again() {
+    let (busy, added) = (
+        Arc::new(AtomicBool::new(true)),
+        Arc::new(AtomicBool::new(false)),
+    );
+    let fixture = HttpFixture::start(move |asked: Asked, mut stream| {
+        let (busy, added) = (Arc::clone(&busy), Arc::clone(&added));
+        async move {
+            if asked.method == "GET" {
+                if busy.swap(false, Ordering::SeqCst) {
+                    return reply(&mut stream, "503 Service Unavailable", "", "").await;
+                }
+                // What has changed until now was told to nobody.
+                added.store(true, Ordering::SeqCst);
+                begin(&mut stream, "text/event-stream").await;
+                return until_gone(&mut stream).await;
+            }
+            usual(&asked, &mut stream, with(&added)).await;
+        }
+    })
+    .await;
+    let started = Started::one(server(&fixture.url)).await;
+    started.has("mcp__x__added").await;
+    started.servers.shutdown().await;
+}
+
+/// Whoever tells of a change before anybody has opened the stream for it tells
+/// nobody.
+#[tokio::test]
+async fn tools_that_change_before_the_event_stream_is_open_are_learnt() {
+    let (opens, added) = (Arc::new(Notify::new()), Arc::new(AtomicBool::new(false)));
+    let (open, add) = (Arc::clone(&opens), Arc::clone(&added));
+    let fixture = HttpFixture::start(move |asked: Asked, mut stream| {
+        let (opens, added) = (Arc::clone(&opens), Arc::clone(&added));
+        async move {
+            if asked.method == "GET" {
+                opens.notified().await;
+                begin(&mut stream, "text/event-stream").await;
+                return until_gone(&mut stream).await;
+            }
+            usual(&asked, &mut stream, with(&added)).await;
+        }
+    })
+    .await;
+    // Ready without the stream.
+    let started = Started::one(server(&fixture.url)).await;
+    started.has("mcp__x__echo").await;
+    add.store(true, Ordering::SeqCst);
+    open.notify_one();
+    started.has("mcp__x__added").await;
+    started.servers.shutdown().await;
+}
+
+/// What a server asks during a call comes by the stream.
+#[tokio::test]
+async fn the_first_call_waits_for_the_event_stream_but_not_for_ever() {
+    let (opens, is_open) = (Arc::new(Notify::new()), Arc::new(AtomicBool::new(false)));
+    let (open, opened) = (Arc::clone(&opens), Arc::clone(&is_open));
+    let fixture = HttpFixture::start(move |asked: Asked, mut stream| {
+        let (opens, is_open) = (Arc::clone(&opens), Arc::clone(&is_open));
+        async move {
+            if asked.method == "GET" {
+                opens.notified().await;
+                is_open.store(true, Ordering::SeqCst);
+                begin(&mut stream, "text/event-stream").await;
+                return until_gone(&mut stream).await;
+            }
+            if usual(&asked, &mut stream, &["echo"]).await.is_none() {
+                let early = !is_open.load(Ordering::SeqCst);
+                let result =
+                    json!({"content": [{"type": "text", "text": format!("early: {early}")}]});
+                reply_json(&mut stream, &asked.result(result)).await;
+            }
+        }
+    })
+    .await;
+    let started = Started::one(server(&fixture.url)).await;
+    started.has("mcp__x__echo").await;
+    let open = async {
+        // Time enough for a call that does not wait.
+        for _ in 0..1000 {
+            tokio::task::yield_now().await;
+        }
+        open.notify_one();
+    };
+    let (answer, ()) = tokio::join!(started.call("mcp__x__echo", json!({})), open);
+    assert_eq!(answer.unwrap().to_model_text(), "early: false");
+    started.servers.shutdown().await;
+
+    opened.store(false, Ordering::SeqCst);
+    let started = Started::one(server(&fixture.url)).await;
+    started.has("mcp__x__echo").await;
+    let begun = tokio::time::Instant::now();
+    for _ in 0..2 {
+        let answer = started.call("mcp__x__echo", json!({})).await;
+        assert_eq!(answer.unwrap().to_model_text(), "early: true");
+    }
+    assert!(begun.elapsed() >= FIRST_STREAM_WAIT);
     started.servers.shutdown().await;
 }
 

@@ -10,6 +10,7 @@
 )]
 
 mod authorization;
+mod directories;
 mod fixture;
 mod http;
 mod http_fixture;

@@ -189,6 +189,8 @@ async fn no_deadline_of_a_call_runs_while_a_person_thinks() {
         while person.asked().is_empty() {
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
+        // The call sees the same before the clock is moved.
+        tokio::task::yield_now().await;
         tokio::time::pause();
         tokio::time::advance(CALL_TIMEOUT * 100).await;
         tokio::time::resume();
@@ -278,13 +280,19 @@ async fn a_server_that_may_has_a_model_of_the_session_answer() {
 
 #[tokio::test]
 async fn a_call_asks_for_so_much_and_no_more() {
-    let many: serde_json::Map<String, Value> = (0..=REQUESTS_PER_CALL)
-        .map(|n| (format!("k{n}"), json!({"method": "roots/list"})))
-        .collect();
-    let started = Started::one(fixture_server("x", "requests_many")).await;
-    let text = json!({"text": Value::Object(many).to_string()});
-    let error = started.call("mcp__x__echo", text).await.unwrap_err();
-    let limit = format!("more than {REQUESTS_PER_CALL} inputs");
-    assert!(error.message.contains(&limit), "{error}");
-    started.servers.shutdown().await;
+    // At once, and in several rounds of one call.
+    for (behaviour, count) in [
+        ("requests_many", REQUESTS_PER_CALL + 1),
+        ("requests_often", REQUESTS_PER_CALL / 2 + 1),
+    ] {
+        let many: serde_json::Map<String, Value> = (0..count)
+            .map(|n| (format!("k{n}"), json!({"method": "roots/list"})))
+            .collect();
+        let started = Started::one(fixture_server("x", behaviour)).await;
+        let text = json!({"text": Value::Object(many).to_string()});
+        let error = started.call("mcp__x__echo", text).await.unwrap_err();
+        let limit = format!("more than {REQUESTS_PER_CALL} inputs");
+        assert!(error.message.contains(&limit), "{error}");
+        started.servers.shutdown().await;
+    }
 }

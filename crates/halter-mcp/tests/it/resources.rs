@@ -1,13 +1,12 @@
 //! Resources and prompts of servers, and tools that change.
 
-use crate::support::{Started, fixture_server};
+use crate::support::{Started, context, fixture_server};
 use halter_mcp::limits::{
     PROMPTS_PER_SERVER, RESOURCE_LIST_BYTES, RESOURCE_PARTS, RESOURCE_URI_BYTES,
     RESOURCES_PER_SERVER,
 };
 use halter_protocol::{ContentPart, ToolErrorCode};
 use serde_json::json;
-use std::time::Duration;
 use tokio_util::sync::CancellationToken;
 
 async fn started(behaviour: &str) -> Started {
@@ -141,17 +140,18 @@ async fn resources_and_their_lists_are_bounded() {
 
 #[tokio::test]
 async fn a_server_that_hangs_or_dies_at_a_resource_ends_that_only() {
-    let mut settings = fixture_server("x", "resources");
-    settings.call_timeout = Duration::from_millis(300);
-    let started = Started::one(settings).await;
+    let started = Started::one(fixture_server("x", "resources")).await;
     let read = |uri: &str| json!({"server": "x", "uri": uri});
     let died = started.call("read_mcp_resource", read("note://exit")).await;
     let died = died.unwrap_err();
     assert_eq!(died.code, ToolErrorCode::OutcomeUnknown);
     assert!(died.message.contains("read to death"), "{died}");
     assert_eq!(mentioned(&started, "note://one").await.len(), 1);
-    let hung = started.call("read_mcp_resource", read("note://hang")).await;
-    assert_eq!(hung.unwrap_err().code, ToolErrorCode::TimedOut);
+    tokio::time::pause();
+    let context = context(CancellationToken::new());
+    let hung = started.call_patiently("read_mcp_resource", read("note://hang"), &context);
+    assert_eq!(hung.await.unwrap_err().code, ToolErrorCode::TimedOut);
+    tokio::time::resume();
     started.servers.shutdown().await;
 }
 

@@ -1,12 +1,12 @@
 //! Servers over standard streams: what they can do, and what they cannot do
 //! to us.
 
-use crate::fixture::processes_with_variable;
+use crate::fixture::{self, processes_with_variable};
 use crate::support::{ENOUGH, Output, Started, context, context_with, fixture_server, program_of};
 use halter_mcp::limits::{
     CALL_TIMEOUT, CALL_TIMEOUT_MAX, FLOOD_MESSAGES, FLOOD_WINDOW, INPUT_ROUNDS, INSTRUCTIONS_BYTES,
-    LIST_PAGES, QUOTED_BYTES, SERVER_MESSAGE_BYTES, SETTLE_GRACE, START_TIMEOUT, STRAY_LINES,
-    TOOLS_PER_SERVER,
+    LIST_CHANGE_PAUSE, LIST_CHANGE_PAUSE_MAX, LIST_PAGES, PROBE_TIMEOUT, QUOTED_BYTES,
+    SERVER_MESSAGE_BYTES, SETTLE_GRACE, START_TIMEOUT, STRAY_LINES, TOOLS_PER_SERVER,
 };
 use halter_mcp::{ServerState, ToolFilter};
 use halter_protocol::{ToolErrorCode, ToolResult};
@@ -32,7 +32,15 @@ async fn a_tool_of_a_server_answers() {
     assert_eq!(failed.message, "it failed");
     let roots = started.call("mcp__x__roots", json!({})).await.unwrap();
     let roots = roots.to_model_text();
-    assert!(roots.contains("file:///work%20dir"), "{roots}");
+    // Those of the session whose call is under way, not of the harness.
+    let session = std::env::temp_dir().display().to_string();
+    assert!(roots.contains(&format!("\"file://{session}\"")), "{roots}");
+    assert!(!roots.contains("work%20dir"), "{roots}");
+    let mut elsewhere = context(CancellationToken::new());
+    elsewhere.working_dir = "/work tree".into();
+    let roots = started.call_with("mcp__x__roots", json!({}), &elsewhere);
+    let roots = roots.await.unwrap().to_model_text();
+    assert!(roots.contains("\"file:///work%20tree\""), "{roots}");
     started.servers.shutdown().await;
     let stopped = started.call("mcp__x__echo", json!({})).await.unwrap_err();
     assert!(stopped.message.contains("is stopped"), "{stopped}");
@@ -202,7 +210,13 @@ async fn a_server_that_dies_says_its_last_words_and_comes_back() {
     let started = Started::one(fixture_server("x", "plain")).await;
     let error = started.call("mcp__x__exit", json!({})).await.unwrap_err();
     assert_eq!(error.code, ToolErrorCode::OutcomeUnknown);
-    assert!(error.message.contains("fixture: asked to go"), "{error}");
+    // Without what would colour it.
+    let words = "fixture: [31masked to go";
+    assert!(error.message.contains(words), "{error}");
+    let ended = "MCP server `x` was disconnected: it ended; it said last: ";
+    assert!(error.message.starts_with(ended), "{error}");
+    let next = "; look at what it has done before you call it again";
+    assert!(error.message.ends_with(next), "{error}");
     let answer = started.call("mcp__x__echo", json!({"text": "again"})).await;
     assert_eq!(answer.unwrap(), ToolResult::text("again"));
     started.servers.shutdown().await;
@@ -246,6 +260,41 @@ async fn a_server_killed_in_the_midst_of_a_call_ends_that_call_and_nothing_else(
     assert_eq!(left, Vec::<String>::new());
 }
 
+/// Starts the fixture so that it hears how it is greeted and no more, while a
+/// shell goes on running; the next time as usual.
+const DEAF: &str = r#"if [ -e "$MCP_FIXTURE_GATE" ]; then exec "$0" "$@"; fi
+: >"$MCP_FIXTURE_GATE"
+exec 3<&0
+for _ in 1 2 3 4; do IFS= read -r line && printf '%s\n' "$line"; done <&3 | "$0" "$@" 3<&- &
+exec <&- 3<&-
+while :; do sleep 1; done"#;
+
+#[tokio::test]
+async fn a_server_that_reads_no_more_is_started_again() {
+    let place = tempfile::tempdir().unwrap();
+    let mut settings = fixture_server("x", "plain");
+    let program = program_of(&mut settings);
+    let gate = place.path().join("gate");
+    program.environment.set("MCP_FIXTURE_GATE", &gate);
+    let fixture = std::mem::replace(&mut program.program, "/bin/sh".into());
+    let script = ["-c".into(), DEAF.into(), fixture];
+    program.arguments.splice(..0, script);
+    let started = Started::one(settings).await;
+    assert!(matches!(started.status().state, ServerState::Ready));
+    let call = || started.call("mcp__x__echo", json!({"text": "hello"}));
+    // What it does not read is not answered; that it reads no more is known
+    // when it is told so, or at the next call.
+    tokio::time::pause();
+    assert!(started.call_slowly("mcp__x__echo").await.is_err());
+    tokio::time::resume();
+    let answer = match call().await {
+        Err(_) => call().await,
+        answered => answered,
+    };
+    assert_eq!(answer.unwrap(), ToolResult::text("hello"));
+    started.servers.shutdown().await;
+}
+
 #[tokio::test]
 async fn a_server_that_cannot_start_fails_with_its_last_words() {
     let mut settings = fixture_server("x", "dies_at_start");
@@ -263,22 +312,42 @@ async fn a_server_that_cannot_start_fails_with_its_last_words() {
 }
 
 #[tokio::test]
+async fn one_required_server_that_fails_is_told_of_while_another_starts() {
+    let settings = ["hangs_at_initialize", "dies_at_start"].map(|behaviour| {
+        let mut settings = fixture_server(&behaviour.replace('_', "-"), behaviour);
+        settings.required = true;
+        settings.start_timeout = ENOUGH * 10;
+        settings
+    });
+    let started = Started::new(settings.into());
+    let ready = tokio::time::timeout(ENOUGH, started.servers.required_ready());
+    let error = ready.await.unwrap().unwrap_err().to_string();
+    assert!(error.contains("dies-at-start"), "{error}");
+    started.servers.shutdown().await;
+}
+
+#[tokio::test]
 async fn servers_that_hang_at_any_step_are_given_up() {
     for (behaviour, step) in [
         ("hangs_at_initialize", "did not answer the first message"),
         ("hangs_at_list", "did not say which tools"),
     ] {
+        let place = tempfile::tempdir().unwrap();
+        let reached = place.path().join("reached");
         let mut settings = fixture_server("x", behaviour);
-        settings.start_timeout = Duration::from_millis(500);
+        settings.start_timeout = ENOUGH;
+        let program = program_of(&mut settings);
+        program.environment.set(fixture::REACHED, &reached);
         let started = Started::new(vec![settings]);
-        let mut state = started.status().state;
-        let before = std::time::Instant::now();
-        while matches!(state, ServerState::Starting) && before.elapsed() < ENOUGH {
-            tokio::time::sleep(Duration::from_millis(10)).await;
-            state = started.status().state;
+        while !reached.exists() {
+            tokio::time::sleep(Duration::from_millis(5)).await;
         }
-        let ServerState::Restarting(error) = state else {
-            panic!("{state:?}");
+        // From here on nothing but its time passes.
+        tokio::time::pause();
+        started.servers.started().await;
+        tokio::time::resume();
+        let ServerState::Restarting(error) = started.status().state else {
+            panic!("{:?}", started.status());
         };
         assert_eq!(error.code(), "mcp_start_deadline");
         assert!(error.to_string().contains(step), "{error}");
@@ -291,6 +360,60 @@ async fn a_server_that_ends_when_asked_for_the_newest_revision_is_asked_for_an_o
     let started = Started::one(fixture_server("x", "ends_at_discovery")).await;
     let status = started.status();
     assert!(matches!(status.state, ServerState::Ready), "{status:?}");
+    started.servers.shutdown().await;
+}
+
+#[tokio::test]
+async fn a_server_that_leaves_the_question_for_the_newest_revision_alone_starts_in_time() {
+    let mut settings = fixture_server("x", "ignores_discovery");
+    settings.start_timeout = PROBE_TIMEOUT;
+    let started = Started::one(settings).await;
+    let status = started.status();
+    assert!(matches!(status.state, ServerState::Ready), "{status:?}");
+    assert_eq!(status.revision.as_deref(), Some("2025-11-25"));
+    let asked = started.call("mcp__x__echo", json!({})).await.unwrap();
+    assert_eq!(asked, ToolResult::text("1"));
+    let gone = started.call("mcp__x__exit", json!({})).await.unwrap_err();
+    assert!(gone.message.contains("asked to go"), "{gone}");
+    // Started again, it is not asked any more.
+    let asked = started.call("mcp__x__echo", json!({})).await.unwrap();
+    assert_eq!(asked, ToolResult::text("0"));
+    started.servers.shutdown().await;
+}
+
+#[tokio::test]
+async fn a_slow_server_that_knows_only_the_newest_revision_is_asked_for_it_again() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut settings = fixture_server("x", "only_newest_slowly");
+    settings.start_timeout = PROBE_TIMEOUT;
+    let gate = directory.path().join("gate");
+    program_of(&mut settings)
+        .environment
+        .set("MCP_FIXTURE_GATE", &gate);
+    let started = Started::one(settings).await;
+    let status = started.status();
+    assert!(matches!(status.state, ServerState::Ready), "{status:?}");
+    assert_eq!(status.revision.as_deref(), Some("2026-07-28"));
+    started.servers.shutdown().await;
+}
+
+#[tokio::test]
+async fn a_change_before_anybody_listens_is_not_missed() {
+    let started = Started::one(fixture_server("x", "changes_before_listening")).await;
+    let status = started.status();
+    assert_eq!(status.revision.as_deref(), Some("2026-07-28"), "{status:?}");
+    started.has("mcp__x__added").await;
+    started.servers.shutdown().await;
+}
+
+#[tokio::test]
+async fn an_error_names_the_image_that_it_is_shown_without() {
+    let started = Started::one(fixture_server("x", "plain")).await;
+    let failed = started.call("mcp__x__fail", json!({"text": "image"})).await;
+    let said = failed.unwrap_err().message;
+    assert!(said.starts_with("it failed\n"), "{said}");
+    assert!(said.contains("image/png"), "{said}");
+    assert!(said.contains("not shown with an error"), "{said}");
     started.servers.shutdown().await;
 }
 
@@ -309,6 +432,19 @@ async fn a_server_that_floods_is_disconnected() {
     let error = started.call("mcp__x__echo", json!({})).await.unwrap_err();
     let limit = format!("{FLOOD_MESSAGES} messages in {} s", FLOOD_WINDOW.as_secs());
     assert!(error.message.contains(&limit), "{error}");
+    started.servers.shutdown().await;
+}
+
+#[tokio::test]
+async fn a_server_that_floods_with_blank_lines_is_disconnected() {
+    let started = Started::one(fixture_server("x", "floods_blank_at_start")).await;
+    let ServerState::Failed(error) = started.status().state else {
+        panic!("{:?}", started.status());
+    };
+    assert!(error.to_string().contains("are no messages"), "{error}");
+    let started = Started::one(fixture_server("x", "floods_blank_at_call")).await;
+    let error = started.call("mcp__x__echo", json!({})).await.unwrap_err();
+    assert!(error.message.contains("are no messages"), "{error}");
     started.servers.shutdown().await;
 }
 
@@ -350,8 +486,64 @@ async fn tools_that_cannot_be_used_are_left_out_and_reported() {
     let started = Started::one(fixture_server("x", "odd_schemas")).await;
     let status = started.status();
     let names: Vec<_> = status.tools.iter().map(|it| it.own_name.as_str()).collect();
-    assert_eq!(names, ["good", "twice"]);
-    assert_eq!(status.problems.len(), 4, "{:?}", status.problems);
+    let used = ["good", "twice", "echo", "tuple", "choice", "endless"];
+    assert_eq!(names, used);
+    for tool in ["none", "text", "list", "sometimes", "elsewhere", "clash"] {
+        let about = |it: &&String| it.contains(&format!("its tool `{tool}` is left out: "));
+        assert_eq!(status.problems.iter().filter(about).count(), 1, "{tool}");
+    }
+    let called = started.call("mcp__x__echo", json!({"te_xt": "hello"}));
+    let own = ToolResult::text(r#"{"te xt":"hello"}"#);
+    assert_eq!(called.await.unwrap(), own);
+    let renamed = "its tool `echo` takes `te xt` as `te_xt`";
+    assert!(status.problems.iter().any(|it| it.contains(renamed)));
+    assert_eq!(status.problems.len(), 8, "{:?}", status.problems);
+    started.servers.shutdown().await;
+}
+
+#[tokio::test]
+async fn arguments_that_cannot_be_compared_with_a_schema_end_with_the_reason() {
+    let started = Started::one(fixture_server("x", "odd_schemas")).await;
+    let called = started.call("mcp__x__endless", json!({"x": {}})).await;
+    let error = called.unwrap_err();
+    let reason = "the arguments of 'mcp__x__endless' cannot be compared with its schema";
+    assert!(error.message.starts_with(reason), "{error}");
+    let called = started.call("mcp__x__endless", json!({})).await;
+    assert_eq!(called.unwrap(), ToolResult::text("{}"));
+    started.servers.shutdown().await;
+}
+
+#[tokio::test]
+async fn of_two_tools_that_models_would_call_by_one_name_the_second_is_left_out() {
+    let mut settings = fixture_server("x", "one_name");
+    let first = halter_mcp::tool_name(&settings.name, "a.b");
+    let same = first.strip_prefix("mcp__x__").unwrap().to_owned();
+    let program = program_of(&mut settings);
+    program.environment.set(fixture::SAME_NAME, &same);
+    let started = Started::one(settings).await;
+    let status = started.status();
+    let names: Vec<_> = status.tools.iter().map(|it| it.own_name.as_str()).collect();
+    assert_eq!(names, ["a.b", "a b"]);
+    let problem = format!(
+        "its tool `{same}` is left out: models would call it by the name of its tool `a.b`"
+    );
+    assert_eq!(status.problems, [problem]);
+    started.servers.shutdown().await;
+}
+
+#[tokio::test]
+async fn a_tool_with_a_schema_of_an_older_draft_is_called() {
+    let started = Started::one(fixture_server("x", "odd_schemas")).await;
+    let called = started.call("mcp__x__tuple", json!({"at": [1, 2]})).await;
+    assert_eq!(called.unwrap(), ToolResult::text(r#"{"at":[1,2]}"#));
+    for wrong in [json!([1]), json!([1, 0]), json!([1, 2, 3])] {
+        let called = started.call("mcp__x__tuple", json!({"at": wrong})).await;
+        assert_eq!(
+            called.unwrap_err().code,
+            ToolErrorCode::InvalidArguments,
+            "{wrong}"
+        );
+    }
     started.servers.shutdown().await;
 }
 
@@ -404,6 +596,42 @@ async fn a_list_that_changes_is_learnt_anew() {
     started.call("mcp__x__add", json!({})).await.unwrap();
     started.has("mcp__x__added").await;
     started.servers.shutdown().await;
+}
+
+#[tokio::test]
+async fn a_server_that_always_says_it_has_changed_is_asked_less_and_less_often() {
+    let before = std::time::Instant::now();
+    let started = Started::one(fixture_server("x", "says_changed")).await;
+    let lists = async || {
+        let told = started.call("mcp__x__echo", json!({})).await.unwrap();
+        told.to_model_text().parse::<u32>().unwrap()
+    };
+    // The first, the second at once, and three more after pauses.
+    while lists().await < 5 {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    let pauses = LIST_CHANGE_PAUSE * (1 + 2 + 4);
+    assert!(before.elapsed() >= pauses, "{:?}", before.elapsed());
+    assert!(pauses < LIST_CHANGE_PAUSE_MAX);
+    assert_eq!(started.changes(), 1, "its tools are the same");
+    started.servers.shutdown().await;
+}
+
+#[tokio::test]
+async fn a_list_that_does_not_come_keeps_no_shutdown_waiting() {
+    let place = tempfile::tempdir().unwrap();
+    let gate = place.path().join("gate");
+    let mut settings = fixture_server("x", "lists_once");
+    program_of(&mut settings)
+        .environment
+        .set("MCP_FIXTURE_GATE", &gate);
+    let started = Started::one(settings).await;
+    started.call("mcp__x__add", json!({})).await.unwrap();
+    while !gate.exists() {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    let shutdown = tokio::time::timeout(START_TIMEOUT / 2, started.servers.shutdown());
+    shutdown.await.unwrap();
 }
 
 #[tokio::test]

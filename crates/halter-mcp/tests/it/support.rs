@@ -15,6 +15,7 @@ use halter_tools::{
 };
 use serde_json::Value;
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tokio::sync::watch;
@@ -48,10 +49,13 @@ pub fn program_of(settings: &mut ServerSettings) -> &mut ProgramSettings {
 /// Keeps what becomes of servers.
 pub struct Recorded {
     tools: watch::Sender<BTreeMap<String, Vec<Arc<dyn Tool>>>>,
+    /// How often servers were said to have other tools.
+    changes: AtomicUsize,
 }
 
 impl ServerEvents for Recorded {
     fn tools(&self, server: &ServerName, tools: Vec<Arc<dyn Tool>>) {
+        self.changes.fetch_add(1, Ordering::Relaxed);
         self.tools.send_modify(|all| {
             all.insert(server.to_string(), tools);
         });
@@ -70,6 +74,7 @@ impl Started {
     pub fn new(settings: Vec<ServerSettings>) -> Self {
         let recorded = Arc::new(Recorded {
             tools: watch::Sender::default(),
+            changes: AtomicUsize::new(0),
         });
         let host = Arc::new(WorkingDirectories(vec!["/work dir".into()]));
         let servers = McpServers::start(settings, host, recorded.clone()).unwrap();
@@ -85,6 +90,11 @@ impl Started {
 
     pub fn status(&self) -> ServerStatus {
         self.servers.status().remove(0)
+    }
+
+    /// How often servers were said to have other tools.
+    pub fn changes(&self) -> usize {
+        self.recorded.changes.load(Ordering::Relaxed)
     }
 
     /// Waits until there is a tool of this name.

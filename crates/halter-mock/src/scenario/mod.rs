@@ -87,7 +87,8 @@ pub struct Scenario {
     #[serde(default, skip_serializing_if = "is_false")]
     pub repeat: bool,
     /// Its calls may name tools that the request does not offer. Otherwise such
-    /// a request is refused, if it offers any: a model calls what it was sent.
+    /// a request is refused: a model calls what it was sent. Calls of a tool that
+    /// a result describes are carried by `call_tool`, where that is offered.
     #[serde(default, skip_serializing_if = "is_false")]
     pub invents_tools: bool,
     /// What the model does, one step per request.

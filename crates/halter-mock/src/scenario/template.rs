@@ -115,7 +115,9 @@ impl Quotes<'_> {
         if pointer.is_empty() {
             return Some(result.text.clone());
         }
-        let value: Value = serde_json::from_str(&result.text).ok()?;
+        // What a result says of tools may stand behind its value.
+        let mut values = serde_json::Deserializer::from_str(&result.text).into_iter();
+        let value: Value = values.next()?.ok()?;
         match value.pointer(pointer.trim())? {
             Value::String(text) => Some(text.clone()),
             other => Some(other.to_string()),

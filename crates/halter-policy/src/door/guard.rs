@@ -21,6 +21,8 @@ pub(super) struct ClosedPaths {
     /// Closed to writing.
     write_protected: Patterns,
     protected: Vec<Protected>,
+    /// Those of the session's own that stay as they are.
+    read_only: Vec<Protected>,
     denied: Vec<DeniedPaths>,
     /// Directories in which closed files usually lie.
     secret_places: Vec<PathBuf>,
@@ -59,11 +61,13 @@ impl ClosedPaths {
                 Patterns::none(),
             ),
         };
-        let protected = scope
-            .protected
-            .iter()
-            .map(|path| Protected::new(&spelled::configured(path, working_dir)))
-            .collect();
+        let own = |paths: &[PathBuf]| -> Vec<Protected> {
+            let paths = paths.iter();
+            let paths = paths.map(|path| spelled::configured(path, working_dir));
+            paths.map(|path| Protected::new(&path)).collect()
+        };
+        let protected = own(&scope.protected);
+        let read_only = own(&scope.read_only);
         let home = settings.permissions.home.as_deref();
         let in_home = ["", ".ssh", ".aws", ".gnupg", ".docker", ".kube"];
         let in_home = home.map(|home| in_home.map(|name| home.join(name)));
@@ -76,6 +80,7 @@ impl ClosedPaths {
             sensitive,
             write_protected,
             protected,
+            read_only,
             denied: denied(&settings.permissions, working_dir)?,
             secret_places: secret_places.collect(),
         })
@@ -89,6 +94,11 @@ impl ClosedPaths {
                 path: path.to_path_buf(),
                 access,
             });
+        }
+        let is_written = access == Access::Write;
+        if is_written && self.read_only.iter().any(|own| own.covers(&folded)) {
+            let path = path.to_path_buf();
+            return Err(PolicyError::ReadOnlyPath { path });
         }
         let denies = |it: &&DeniedPaths| {
             let concerns = it.access == Access::Read || access == Access::Write;

@@ -99,6 +99,11 @@ impl FileDoor {
         self.placed.is_some()
     }
 
+    /// The rules of the session as data.
+    pub(crate) fn rules(&self, settings: &PolicySettings, scope: &SessionScope) -> FileRules {
+        placed::rules(settings, scope, &self.working_dir)
+    }
+
     /// The roots that may be written and are not this machine's, free of links.
     pub(crate) fn writable_elsewhere(&self) -> Vec<PathBuf> {
         self.roots.writable_elsewhere()
@@ -134,6 +139,17 @@ impl FileDoor {
         let found = files.look(spelled.absolute(), access)?;
         self.check_led(spelled, &found.path, access)?;
         Ok(found)
+    }
+
+    /// Where an absolute path leads, wherever its files are, as far as that can
+    /// be told. Blocking.
+    pub(crate) fn real_path(&self, path: &Path, access: Access) -> PathBuf {
+        match self.placed_at(path, access) {
+            Some(files) => files
+                .look(path, access)
+                .map_or_else(|_| path.to_path_buf(), |found| found.path),
+            None => resolved(path),
+        }
     }
 
     /// A place elsewhere that a file may be put at.
@@ -400,6 +416,12 @@ impl FileDoor {
             Err(error) => return Err(error),
         }
         let (around, name) = spelled.split()?;
+        if self.roots.find(around.absolute(), Access::Write).is_none() {
+            return Err(PolicyError::InvalidPath {
+                path: path.to_path_buf(),
+                reason: "it is an allowed directory itself, which stays; name what is in it",
+            });
+        }
         let found = walk::locate(&self.roots, &around, Access::Write)?;
         kernel::refuse_proc_handle(found.directory(), &found.path(), Access::Write)?;
         let ResolvedPath::Directory(directory) = found else {

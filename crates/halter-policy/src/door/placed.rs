@@ -25,7 +25,7 @@ use super::write::{Precondition, WriteHere, Written};
 use super::{FileDoor, kernel, read, spelled};
 
 /// The rules of a session as data.
-pub(super) fn rules(
+pub(crate) fn rules(
     settings: &PolicySettings,
     scope: &SessionScope,
     working_dir: &Path,
@@ -44,6 +44,29 @@ pub(super) fn rules(
     }
 }
 
+impl FileRules {
+    /// The same rules for a session of this machine.
+    pub(crate) fn as_settings(&self) -> (PolicySettings, SessionScope) {
+        let settings = PolicySettings {
+            allowed_write_roots: self.write_roots.clone(),
+            allowed_read_roots: self.read_roots.clone(),
+            sensitive_path_patterns: self.sensitive.clone(),
+            permissions: Permissions {
+                home: self.home.clone(),
+                ..Permissions::default()
+            },
+            ..PolicySettings::default()
+        };
+        let scope = SessionScope {
+            working_dir: self.working_dir.clone(),
+            protected: self.closed.clone(),
+            only_given_roots: true,
+            ..SessionScope::default()
+        };
+        (settings, scope)
+    }
+}
+
 impl FileDoor {
     /// A door to the files of this machine, under rules that came from another.
     ///
@@ -51,22 +74,7 @@ impl FileDoor {
     /// The session's directory or a root cannot be used, or a pattern is
     /// malformed.
     pub fn for_rules(rules: &FileRules) -> Result<Self, PolicyError> {
-        let settings = PolicySettings {
-            allowed_write_roots: rules.write_roots.clone(),
-            allowed_read_roots: rules.read_roots.clone(),
-            sensitive_path_patterns: rules.sensitive.clone(),
-            permissions: Permissions {
-                home: rules.home.clone(),
-                ..Permissions::default()
-            },
-            ..PolicySettings::default()
-        };
-        let scope = SessionScope {
-            working_dir: rules.working_dir.clone(),
-            protected: rules.closed.clone(),
-            only_given_roots: true,
-            ..SessionScope::default()
-        };
+        let (settings, scope) = rules.as_settings();
         Self::bind(&settings, &scope)
     }
 

@@ -47,11 +47,11 @@ pub use decision::{DecidedBy, Decision, Verdict};
 pub use examples::{Example, ExampleError, check_example};
 pub use store::{RuleStore, RuleStoreError};
 pub use suggest::opens_every_command;
-pub use tree::{CoveringRule, PermissionTree};
+pub use tree::{AskedBelow, CoveringRule, PermissionTree};
 
 pub(crate) use decision::{BEYOND_ROOTS, LEAVES_SANDBOX};
 pub(crate) use paths::{PathPattern, RuleAnchors, resolved};
-pub(crate) use tree::SoftLimits;
+pub(crate) use tree::{PlacedCall, SoftLimits};
 
 /// The mode and the rules of a session.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -108,13 +108,22 @@ impl SourcedRule {
 }
 
 impl Permissions {
-    /// Whether a rule denies every call of a tool.
+    /// The rule that denies every call of a tool.
     #[must_use]
-    pub fn denies_tool(&self, name: &str) -> bool {
-        self.rules.iter().any(|rule| match rule.rule.subject() {
+    pub fn denying_tool(&self, name: &str) -> Option<&SourcedRule> {
+        self.rules.iter().find(|rule| match rule.rule.subject() {
             RuleSubject::Tool(tool) => rule.effect == RuleEffect::Deny && tool.matches(name),
             _ => false,
         })
+    }
+
+    /// How many rules deny reading files.
+    pub(crate) fn denied_to_read(&self) -> usize {
+        let denies = |rule: &&SourcedRule| {
+            let is_read = matches!(rule.rule.subject(), RuleSubject::Read(_));
+            is_read && rule.effect == RuleEffect::Deny
+        };
+        self.rules.iter().filter(denies).count()
     }
 
     /// The permissions with a mode that is no wider.

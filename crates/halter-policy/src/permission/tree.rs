@@ -1,5 +1,6 @@
 //! The order in which rules, hooks and the mode decide about a call.
 
+mod asked;
 mod below;
 mod compiled;
 mod covering;
@@ -18,12 +19,14 @@ use super::decision::{BEYOND_ROOTS, DecidedBy, Decision, Verdict};
 use super::paths::RuleAnchors;
 use super::reading::only_reads;
 use super::{Permissions, SourcedRule, suggest};
+use crate::door::FileDoor;
 use crate::error::PolicyError;
 use crate::network::{DomainPattern, HostRefusal};
 use crate::policy::BeyondRoots;
 use crate::settings::ProgramList;
 use crate::shell::{ShellDecision, ShellRefusal};
 
+pub use asked::AskedBelow;
 pub(super) use compiled::CompiledRule;
 pub use covering::CoveringRule;
 use request::ResolvedCall;
@@ -59,6 +62,14 @@ pub(crate) struct SoftLimits<'a> {
     pub(crate) leaves_sandbox: bool,
     /// Programs that a list which was set does not name, each as it was refused.
     pub(crate) joins: &'a [ShellRefusal],
+}
+
+/// A call to decide about, and where the files are that it names.
+#[derive(Clone, Copy)]
+pub(crate) struct PlacedCall<'a> {
+    pub(crate) call: &'a CallToJudge,
+    /// The door to them, if they are not this machine's.
+    pub(crate) elsewhere: Option<&'a FileDoor>,
 }
 
 impl PermissionTree {
@@ -127,9 +138,10 @@ impl PermissionTree {
     /// Decides about a call that the policy lets through, but for limits that
     /// nobody has set.
     #[must_use]
-    pub(crate) fn decide(&self, call: &CallToJudge, limits: &SoftLimits<'_>) -> Decision {
+    pub(crate) fn decide(&self, placed: PlacedCall<'_>, limits: &SoftLimits<'_>) -> Decision {
+        let call = placed.call;
         let asks = matches!(limits.shell, Some(ShellDecision::Ask(_))) || !limits.joins.is_empty();
-        let request = ResolvedCall::take(self, call, asks);
+        let request = ResolvedCall::take(self, placed, asks);
         if let Some((rule, fragment)) = self.closing(&request, RuleEffect::Deny) {
             let why = format!("{} forbids this", rule.described());
             return self.refused(DecidedBy::Rule(rule.clone()), why, fragment);
@@ -388,7 +400,8 @@ impl PermissionTree {
             }
             // Of a rule that denies, the door keeps what is below.
             let looks_below = it.with_all_below && rule.rule.effect == RuleEffect::Ask;
-            let below = looks_below.then(|| below::first_covered(pattern, it))??;
+            let below =
+                looks_below.then(|| below::first_covered(pattern, it, request.elsewhere))??;
             Some(below.described(&self.anchors))
         });
         found.map(Some)

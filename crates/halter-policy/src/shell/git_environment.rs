@@ -1,8 +1,10 @@
 //! Variables that keep git from running programs a repository names.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::Read;
 use std::path::{Path, PathBuf};
+
+use crate::door::FileDoor;
 
 /// Settings that make git run a program, and what turns each off.
 const SETTINGS: &[(&str, &str)] = &[
@@ -43,6 +45,11 @@ const NAMED: &[(&str, &str, &str)] = &[
     ("gpg", "defaultkeycommand", "true"),
     ("tar", "command", "cat"),
     ("interactive", "difffilter", "cat"),
+    ("hook", "command", "true"),
+    // What the filters of git-lfs would run in turn.
+    ("lfs", "path", "false"),
+    ("lfs", "clean", "cat"),
+    ("lfs", "smudge", "cat"),
 ];
 
 const NO_EXTERNAL_DIFF: &str = "echo >&2 'the configuration of this repository names a program \
@@ -66,6 +73,10 @@ const MAX_NAMED_SETTINGS: usize = 64;
 /// ```
 #[must_use]
 pub fn git_environment() -> Vec<(String, String)> {
+    with_fixed(configuration(&[]))
+}
+
+fn with_fixed(mut variables: Vec<(String, String)>) -> Vec<(String, String)> {
     let fixed = [
         ("GIT_PAGER", "cat"),
         ("GIT_EDITOR", "false"),
@@ -74,7 +85,6 @@ pub fn git_environment() -> Vec<(String, String)> {
         ("GIT_ASKPASS", ""),
         ("GIT_PROXY_COMMAND", ""),
     ];
-    let mut variables = configuration(&[]);
     variables.extend(fixed.map(|(name, value)| (name.to_owned(), value.to_owned())));
     variables
 }
@@ -85,22 +95,101 @@ pub fn git_environment() -> Vec<(String, String)> {
 /// Blocking: reads the configuration.
 #[must_use]
 pub fn repository_environment(command: &str, directory: &Path) -> Vec<(String, String)> {
+    environment_from(&ConfigFiles::Here, command, directory)
+}
+
+/// The same for a session whose files are not this machine's: its door reads
+/// the configuration, as far as that lies in its roots.
+#[must_use]
+pub fn repository_environment_elsewhere(
+    door: &FileDoor,
+    command: &str,
+    directory: &Path,
+) -> Vec<(String, String)> {
+    environment_from(&ConfigFiles::Door(door), command, directory)
+}
+
+/// As [`git_environment`], with those of a repository's settings turned off
+/// that name programs. For a git that runs outside every sandbox: git itself
+/// lists their names, as `git config --list --name-only` does, so that nothing
+/// in its configuration is read otherwise than by git.
+///
+/// ```
+/// let variables = halter_policy::shell::git_environment_without(["filter.evil.smudge"]);
+/// assert!(variables.iter().any(|(_, value)| value == "filter.evil.smudge"));
+/// ```
+#[must_use]
+pub fn git_environment_without<'names>(
+    names: impl IntoIterator<Item = &'names str>,
+) -> Vec<(String, String)> {
+    let named: BTreeMap<&str, &'static str> = names
+        .into_iter()
+        .filter_map(|name| {
+            let (section, _) = name.split_once('.')?;
+            let (_, key) = name.rsplit_once('.')?;
+            Some((name, turned_off(section, key)?))
+        })
+        .collect();
+    let named = named.into_iter().map(|(it, off)| (it.to_owned(), off));
+    with_fixed(configuration(&named.collect::<Vec<_>>()))
+}
+
+/// Whose files are read.
+enum ConfigFiles<'door> {
+    Here,
+    Door(&'door FileDoor),
+}
+
+impl ConfigFiles<'_> {
+    fn is_directory(&self, path: &Path) -> bool {
+        match self {
+            Self::Here => path.is_dir(),
+            Self::Door(door) => door.open_dir(path).is_ok(),
+        }
+    }
+
+    /// The start of a regular file.
+    fn text(&self, path: &Path) -> Option<String> {
+        let bytes = match self {
+            Self::Here => {
+                // Opening a pipe would wait for whoever writes to it.
+                std::fs::metadata(path).ok().filter(|it| it.is_file())?;
+                let file = std::fs::File::open(path).ok()?;
+                let mut bytes = Vec::new();
+                file.take(MAX_CONFIG_BYTES).read_to_end(&mut bytes).ok()?;
+                bytes
+            }
+            Self::Door(door) => {
+                let mut file = door.open_read(path).ok()?;
+                file.read_bounded(MAX_CONFIG_BYTES).ok()?
+            }
+        };
+        Some(String::from_utf8_lossy(&bytes).into_owned())
+    }
+}
+
+fn environment_from(
+    files: &ConfigFiles<'_>,
+    command: &str,
+    directory: &Path,
+) -> Vec<(String, String)> {
     let mut places = vec![directory.to_path_buf()];
     if ["cd", "-C", "pushd"].iter().any(|it| command.contains(it)) {
         places.extend(other_places(command).map(|place| directory.join(place)));
     }
     let repositories: BTreeSet<PathBuf> = places
         .iter()
-        .filter_map(|place| place.ancestors().find_map(git_directory))
+        .filter_map(|place| place.ancestors().find_map(|it| git_directory(files, it)))
         .collect();
-    let mut reader = ConfigReader::default();
+    let mut reader = ConfigReader {
+        files,
+        seen: Vec::new(),
+        named: Vec::new(),
+    };
     for repository in &repositories {
-        let common = std::fs::read_to_string(repository.join("commondir"));
+        let common = files.text(&repository.join("commondir"));
         let common = common.map(|path| repository.join(path.trim_end()));
-        for directory in [Some(repository.clone()), common.ok()]
-            .into_iter()
-            .flatten()
-        {
+        for directory in [Some(repository.clone()), common].into_iter().flatten() {
             reader.read(&directory.join("config"));
             reader.read(&directory.join("config.worktree"));
         }
@@ -125,6 +214,12 @@ fn other_places(command: &str) -> impl Iterator<Item = PathBuf> {
     })
 }
 
+/// What turns off a setting of this section and key, if it names a program.
+fn turned_off(section: &str, key: &str) -> Option<&'static str> {
+    let found = NAMED.iter().find(|it| (it.0, it.1) == (section, key));
+    found.map(|(_, _, off)| *off)
+}
+
 /// The settings as variables, in the form git reads them.
 fn configuration(named: &[(String, &'static str)]) -> Vec<(String, String)> {
     let fixed = SETTINGS.iter().map(|(key, value)| (*key, *value));
@@ -139,40 +234,31 @@ fn configuration(named: &[(String, &'static str)]) -> Vec<(String, String)> {
 }
 
 /// The repository's own directory, if this one holds its files.
-fn git_directory(directory: &Path) -> Option<PathBuf> {
+fn git_directory(files: &ConfigFiles<'_>, directory: &Path) -> Option<PathBuf> {
     let path = directory.join(".git");
-    let found = std::fs::metadata(&path).ok()?;
-    if found.is_dir() {
+    if files.is_directory(&path) {
         return Some(path);
     }
-    let link = bounded(&path)?;
+    let link = files.text(&path)?;
     let target = link.strip_prefix("gitdir:")?.trim();
     Some(directory.join(target))
 }
 
-fn bounded(path: &Path) -> Option<String> {
-    let file = std::fs::File::open(path).ok()?;
-    let mut bytes = Vec::new();
-    file.take(MAX_CONFIG_BYTES).read_to_end(&mut bytes).ok()?;
-    Some(String::from_utf8_lossy(&bytes).into_owned())
-}
-
 /// Looks for settings that name programs. It need not understand every value,
 /// only which keys are there.
-#[derive(Default)]
-struct ConfigReader {
+struct ConfigReader<'files> {
+    files: &'files ConfigFiles<'files>,
     seen: Vec<PathBuf>,
     named: Vec<(String, &'static str)>,
 }
 
-impl ConfigReader {
+impl ConfigReader<'_> {
     fn read(&mut self, path: &Path) {
         if self.seen.len() >= MAX_CONFIG_FILES || self.seen.iter().any(|it| it == path) {
             return;
         }
         self.seen.push(path.to_path_buf());
-        let regular = std::fs::metadata(path).is_ok_and(|it| it.is_file());
-        let Some(text) = regular.then(|| bounded(path)).flatten() else {
+        let Some(text) = self.files.text(path) else {
             return;
         };
         let mut section = (String::new(), String::new());
@@ -199,7 +285,7 @@ impl ConfigReader {
             let around = file.parent().unwrap_or(Path::new("/"));
             return self.read(&around.join(included));
         }
-        let Some((_, _, off)) = NAMED.iter().find(|it| (it.0, it.1) == (section, &*key)) else {
+        let Some(off) = turned_off(section, &key) else {
             return;
         };
         let full = match name.as_str() {

@@ -57,7 +57,10 @@ use crate::limits::{MAX_COMMAND_BYTES, MAX_FRAGMENT_BYTES};
 use crate::settings::ProgramList;
 
 pub use defaults::default_programs;
-pub use git_environment::{git_environment, repository_environment};
+pub use git_environment::{
+    git_environment, git_environment_without, repository_environment,
+    repository_environment_elsewhere,
+};
 pub(crate) use known_path::{Spelling, with_home};
 pub use parts::{
     CommandPart, CommandParts, PartAssignment, PartRedirection, PartWord, PathAccess, PathUse,

@@ -3,14 +3,17 @@
 use std::fs;
 use std::io::Read;
 use std::os::unix::fs::symlink;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use halter_policy::limits::FILE_PIECE_BYTES;
+use halter_policy::permission::{Permissions, Verdict};
 use halter_policy::{
-    FileDoor, FilePlace, FileRules, PlacedFiles, PolicyError, PolicySettings, Precondition,
-    SessionFiles,
+    Access, FileDoor, FilePiece, FilePlace, FileRules, Listing, PlacedEntry, PlacedFiles,
+    PlacedWalk, PlacedWalkPlan, PolicyError, PolicySettings, Precondition, RenameOver,
+    SessionFiles, SessionScope, SourcedRule, StandardPolicy, Written,
 };
+use halter_protocol::{Action, CallToJudge, RuleEffect, RuleSource, ToolCall};
 
 use crate::support::{Session, code};
 
@@ -145,4 +148,165 @@ fn what_changed_elsewhere_is_not_overwritten_unseen() {
     fs::create_dir(session.work("file")).unwrap();
     assert_eq!(code(delete.commit()), "changed");
     assert!(session.work("file").exists());
+}
+
+/// Where the session has its files, and what no file of this machine is called.
+const THERE: &str = "/files-of-another-machine";
+
+/// The files of a directory, as a machine would have them that calls it
+/// [`THERE`].
+#[derive(Debug)]
+struct OtherNames {
+    directory: PathBuf,
+    files: FileDoor,
+    /// Nothing is said of what is in a directory.
+    is_mute: bool,
+}
+
+impl OtherNames {
+    fn below(from: &Path, to: &Path, path: &Path) -> PathBuf {
+        path.strip_prefix(from)
+            .map_or_else(|_| path.to_path_buf(), |rest| to.join(rest))
+    }
+
+    fn inside(&self, path: &Path) -> PathBuf {
+        Self::below(Path::new(THERE), &self.directory, path)
+    }
+
+    fn named(&self, mut entry: PlacedEntry) -> PlacedEntry {
+        entry.path = Self::below(&self.directory, Path::new(THERE), &entry.path);
+        entry
+    }
+}
+
+#[derive(Debug)]
+struct OtherMachine {
+    directory: PathBuf,
+    is_mute: bool,
+}
+
+impl FilePlace for OtherMachine {
+    fn open(&self, _: FileRules) -> Result<Arc<dyn PlacedFiles>, PolicyError> {
+        let rules = FileRules {
+            working_dir: self.directory.clone(),
+            write_roots: vec![self.directory.clone()],
+            ..FileRules::default()
+        };
+        Ok(Arc::new(OtherNames {
+            directory: self.directory.clone(),
+            files: FileDoor::for_rules(&rules)?,
+            is_mute: self.is_mute,
+        }))
+    }
+}
+
+impl PlacedFiles for OtherNames {
+    fn look(&self, path: &Path, access: Access) -> Result<PlacedEntry, PolicyError> {
+        let found = PlacedFiles::look(&self.files, &self.inside(path), access)?;
+        Ok(self.named(found))
+    }
+
+    fn list(&self, path: &Path, max: usize) -> Result<Listing, PolicyError> {
+        if self.is_mute {
+            return Err(PolicyError::Elsewhere {
+                code: "unreachable",
+                denies: false,
+                message: "it does not answer".to_owned(),
+            });
+        }
+        self.files.list(&self.inside(path), max)
+    }
+
+    fn look_name(&self, _: &Path) -> Result<PlacedEntry, PolicyError> {
+        unreachable!()
+    }
+
+    fn read(&self, _: &Path, _: u64, _: usize, _: Option<&str>) -> Result<FilePiece, PolicyError> {
+        unreachable!()
+    }
+
+    fn write(&self, _: &Path, _: &[u8], _: &Precondition) -> Result<Written, PolicyError> {
+        unreachable!()
+    }
+
+    fn walk(&self, _: &Path, _: &PlacedWalkPlan) -> Result<PlacedWalk, PolicyError> {
+        unreachable!()
+    }
+
+    fn check_tree(&self, _: &Path, _: usize) -> Result<usize, PolicyError> {
+        unreachable!()
+    }
+
+    fn remove(&self, _: &PlacedEntry, _: Option<usize>) -> Result<(), PolicyError> {
+        unreachable!()
+    }
+
+    fn rename(&self, _: &PlacedEntry, _: &Path, _: RenameOver) -> Result<(), PolicyError> {
+        unreachable!()
+    }
+
+    fn create_dir(&self, _: &Path) -> Result<bool, PolicyError> {
+        unreachable!()
+    }
+}
+
+#[test]
+fn a_rule_that_asks_about_a_file_elsewhere_looks_for_it_there() {
+    let temp = tempfile::tempdir().unwrap();
+    let directory = temp.path().canonicalize().unwrap();
+    fs::create_dir_all(directory.join("src/deep")).unwrap();
+    fs::write(directory.join("src/deep/kept"), "x").unwrap();
+    fs::create_dir(directory.join("docs")).unwrap();
+    fs::write(directory.join("docs/a.md"), "x").unwrap();
+    symlink("../src/deep/kept", directory.join("docs/way")).unwrap();
+    let policy = |is_mute| {
+        let rule = SourcedRule::new(RuleEffect::Ask, "Edit(kept)", RuleSource::User);
+        let settings = PolicySettings {
+            permissions: Permissions {
+                rules: vec![rule.unwrap()],
+                ..Permissions::default()
+            },
+            ..PolicySettings::default()
+        };
+        let place = OtherMachine {
+            directory: directory.clone(),
+            is_mute,
+        };
+        let scope = SessionScope {
+            working_dir: THERE.into(),
+            files: Some(SessionFiles(Arc::new(place))),
+            ..SessionScope::default()
+        };
+        StandardPolicy::bind(settings, scope).unwrap()
+    };
+    let decided = |policy: &StandardPolicy, path: &str| {
+        let call = ToolCall {
+            id: "call".into(),
+            name: "delete".into(),
+            arguments: serde_json::json!({}),
+        };
+        let path = path.into();
+        let call = CallToJudge::new(call, vec![Action::Write { path }]);
+        policy.decide_call(&call).unwrap()
+    };
+    let (answers, mute) = (policy(false), policy(true));
+    for (path, expected) in [
+        ("src", Verdict::Ask),
+        (".", Verdict::Ask),
+        ("src/deep/kept", Verdict::Ask),
+        ("docs/way", Verdict::Ask),
+        ("docs/a.md", Verdict::Allow),
+        ("docs/new", Verdict::Allow),
+    ] {
+        assert_eq!(decided(&answers, path).verdict, expected, "{path}");
+    }
+    assert_eq!(
+        decided(&answers, "src").fragment.unwrap(),
+        "src/deep/kept",
+        "the file is named"
+    );
+    // What is there cannot be told: a person decides.
+    let asked = decided(&mute, "src");
+    assert_eq!(asked.verdict, Verdict::Ask);
+    assert!(asked.fragment.unwrap().contains("cannot be told now"));
 }

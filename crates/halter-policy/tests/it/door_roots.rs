@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use halter_policy::{PolicySettings, SessionScope, StandardPolicy};
 
-use crate::support::{Session, code};
+use crate::support::{Session, code, skipped};
 
 fn settings(read: &[&str], write: &[&str]) -> PolicySettings {
     PolicySettings {
@@ -193,7 +193,7 @@ fn a_root_that_is_a_file_is_refused_at_the_start() {
 #[test]
 fn a_write_root_that_another_user_planted_is_ignored() {
     if !rustix::process::geteuid().is_root() {
-        return; // Only root can make a directory somebody else's.
+        return skipped("root, to make a directory somebody else's");
     }
     let session = Session::with(
         |base| {
@@ -214,7 +214,7 @@ fn a_write_root_that_another_user_planted_is_ignored() {
 #[test]
 fn a_directory_planted_in_place_of_a_missing_root_must_be_ours() {
     if !rustix::process::geteuid().is_root() {
-        return;
+        return skipped("root, to make a directory somebody else's");
     }
     let session = Session::with(
         |base| {

@@ -8,7 +8,7 @@ use std::process::Command;
 use halter_policy::{PolicySettings, Precondition, SessionScope, StandardPolicy, ToolPolicy};
 use halter_protocol::ContentHash;
 
-use crate::support::{Session, code};
+use crate::support::{Session, code, skipped};
 
 #[test]
 fn a_new_file_comes_with_its_parents() {
@@ -42,6 +42,42 @@ fn preparing_changes_nothing() {
 }
 
 #[test]
+fn what_is_read_only_is_read_and_stays_as_it_is() {
+    let session = Session::with(
+        |_| PolicySettings::default(),
+        |scope| {
+            fs::write(scope.working_dir.join("guard.sh"), "exit 2").unwrap();
+            symlink("guard.sh", scope.working_dir.join("link")).unwrap();
+            fs::hard_link(
+                scope.working_dir.join("guard.sh"),
+                scope.working_dir.join("hard"),
+            )
+            .unwrap();
+            scope.read_only = vec![scope.working_dir.join("guard.sh")];
+        },
+    );
+    for path in ["guard.sh", "./guard.sh", "GUARD.sh", "link"] {
+        let refused = session.write(path, "exit 0").unwrap_err();
+        assert_eq!(refused.code(), "read_only_path", "{path}");
+        assert!(refused.is_denial());
+    }
+    // Another name for it becomes another file.
+    session.write("hard", "exit 0").unwrap();
+    for path in ["guard.sh", "link"] {
+        assert_eq!(session.read(path).unwrap(), "exit 2");
+    }
+    let door = session.door();
+    let name = Path::new("guard.sh");
+    assert_eq!(
+        door.prepare_delete(name).unwrap_err().code(),
+        "read_only_path"
+    );
+    let moved = door.prepare_rename(name, Path::new("other"));
+    assert_eq!(moved.unwrap_err().code(), "read_only_path");
+    session.write("guard.sh.bak", "free").unwrap();
+}
+
+#[test]
 fn the_mode_of_a_file_is_kept_but_not_its_set_id_bits() {
     let session = Session::new();
     for (mode, kept) in [
@@ -62,7 +98,7 @@ fn the_mode_of_a_file_is_kept_but_not_its_set_id_bits() {
 #[test]
 fn the_owner_of_a_file_is_kept_where_possible() {
     if !rustix::process::geteuid().is_root() {
-        return;
+        return skipped("root, to give a file to somebody");
     }
     let session = Session::new();
     fs::write(session.work("file"), "old").unwrap();

@@ -334,8 +334,8 @@ delete @/second/s.txt ok
 delete missing not_found
 delete missing/deep not_found
 delete a.txt/x not_a_directory
-delete . not_in_root
-delete @/second not_in_root
+delete . invalid_path
+delete @/second invalid_path
 delete fifo special_file
 delete socket special_file
 delete .env sensitive_path

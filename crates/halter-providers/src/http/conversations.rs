@@ -1,6 +1,7 @@
 //! Encoded conversations, kept between requests so that the next one costs
 //! only what is new in it.
 
+use super::call_tool::ToldTools;
 use crate::limits::{KEPT_CONVERSATION_BYTES, KEPT_CONVERSATIONS};
 use crate::provider::{ProviderRequest, RequestPurpose};
 use crate::wire::{ConversationEncoder, EncodedBody, ImageInput, RequestSettings, Wire};
@@ -48,6 +49,7 @@ struct Conversation {
     model: ResolvedModel,
     images: ImageInput,
     loads_tools: bool,
+    told_tools: ToldTools,
     encoder: SharedEncoder,
     unsaid: Unsaid,
     messages: Transcript,
@@ -125,6 +127,7 @@ impl Conversation {
             encoder: Arc::new(Mutex::new(encoder)),
             images: encoding.images,
             loads_tools: encoding.loads_tools,
+            told_tools: ToldTools::default(),
             unsaid: Unsaid::default(),
             messages: Transcript::default(),
             bytes: 0,
@@ -147,9 +150,17 @@ impl Conversation {
         settings: &RequestSettings,
     ) -> Result<EncodedBody, ProviderError> {
         let mut encoder = lock(&self.encoder);
-        encoder.set_prefix(&request.prompt, &request.tools);
-        encoder.set_loaded(&request.loaded_tools);
-        for message in request.messages.since(self.messages.len()) {
+        let mut new = request.messages.since(self.messages.len());
+        if self.loads_tools {
+            encoder.set_prefix(&request.prompt, &request.tools);
+            encoder.set_loaded(&request.loaded_tools);
+        } else {
+            let told = &mut self.told_tools;
+            encoder.set_prefix(&request.prompt, told.offered(&request.tools));
+            encoder.set_loaded(&told.untold(&request.loaded_tools, &new));
+            new = told.translate(&request.loaded_tools, new);
+        }
+        for message in new {
             encoder.push(&message);
         }
         self.messages = request.messages.clone();

@@ -7,6 +7,7 @@
 //!   Transport    Recorder or Player (cassettes), Deadlines, NetworkTransport
 //! ```
 
+mod call_tool;
 mod client;
 mod conversations;
 mod deadlines;

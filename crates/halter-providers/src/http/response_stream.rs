@@ -1,5 +1,6 @@
 //! A response that is a success, as a stream of events.
 
+use super::call_tool::Unwrapping;
 use super::conversations::{SharedEncoder, Unsaid, lock};
 use super::transport::{BodyStream, HttpResponse, TransportError};
 use crate::catalog::{Catalog, Source};
@@ -56,6 +57,7 @@ pub(super) fn answer(answering: Answering) -> EventStream {
         failed: None,
         encoder: answering.encoder,
         unsaid: answering.unsaid,
+        unwrapping: Unwrapping::new(&answering.request.tools),
         secrets: answering.secrets,
         catalog: answering.catalog,
         request: answering.request,
@@ -77,6 +79,7 @@ struct State {
     failed: Option<ProviderError>,
     encoder: SharedEncoder,
     unsaid: Unsaid,
+    unwrapping: Unwrapping,
     secrets: Secrets,
     catalog: Catalog,
     request: ProviderRequest,
@@ -197,7 +200,9 @@ impl State {
             },
             event => event,
         };
-        self.ready.push_back(self.secrets.scrub_event(event));
+        for event in self.unwrapping.take(event) {
+            self.ready.push_back(self.secrets.scrub_event(event));
+        }
         if starts {
             let unsaid = std::mem::take(&mut *lock(&self.unsaid));
             for message in unsaid {

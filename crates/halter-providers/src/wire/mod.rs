@@ -134,7 +134,8 @@ pub trait ConversationEncoder: Send {
 
     /// Has tools stand with the messages that load them, in the wire's own way,
     /// so that the service reads nothing afresh. Without this, and on a wire that
-    /// has no such way, they stand behind the other tools.
+    /// has no such way, the transport tells of them in words and gives only those
+    /// that no message tells of any more, which stand behind the other tools.
     fn load_natively(&mut self) {}
 
     /// Takes the next message.

@@ -24,6 +24,7 @@ mod offline;
 mod pairing;
 mod reasoning;
 mod responses;
+mod schemas;
 mod structured;
 mod support;
 mod wire_kit;

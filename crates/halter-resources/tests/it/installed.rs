@@ -4,6 +4,7 @@ use crate::support::{Root, skill};
 use halter_resources::limits::MAX_MANIFEST_BYTES;
 use halter_resources::{InstalledPlugins, PluginSource, PluginSwitch};
 use std::fs;
+use std::sync::Barrier;
 
 fn from(source: &str) -> PluginSource {
     PluginSource {
@@ -41,6 +42,32 @@ fn a_plugin_is_copied_listed_switched_and_removed() {
     assert!(!copy.exists() && installed.list().unwrap().is_empty());
     let left: Vec<_> = fs::read_dir(home.path().join("config")).unwrap().collect();
     assert_eq!(left.len(), 2, "the record and the empty folder: {left:?}");
+}
+
+#[test]
+fn plugins_that_are_installed_and_switched_at_once_are_all_recorded() {
+    let names = ["a", "b", "c", "d", "e", "f", "g", "h"];
+    let source = Root::new();
+    for name in names {
+        let manifest = format!(r#"{{"name": "{name}", "version": "1"}}"#);
+        source.write(&format!("{name}/plugin.json"), manifest);
+    }
+    let home = Root::new();
+    let together = Barrier::new(names.len());
+    std::thread::scope(|scope| {
+        for name in names {
+            let (together, folder) = (&together, source.path().join(name));
+            let installed = InstalledPlugins::at(home.path());
+            scope.spawn(move || {
+                together.wait();
+                installed.install(&folder, from(name)).unwrap();
+                together.wait();
+                installed.set_enabled(name, PluginSwitch::Off).unwrap();
+            });
+        }
+    });
+    let installed = InstalledPlugins::at(home.path());
+    assert_eq!(installed.disabled().unwrap(), names);
 }
 
 #[test]

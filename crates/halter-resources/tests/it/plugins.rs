@@ -4,6 +4,7 @@ use crate::support::{Root, codes, names, plugins_of, skill};
 use halter_resources::PluginLoader;
 use halter_resources::limits::{MAX_MANIFEST_BYTES, MAX_PLUGIN_SERVERS, MAX_PLUGINS};
 use halter_resources::plugin::MANIFEST_PLACES;
+use serde_json::json;
 
 fn manifest(name: &str) -> String {
     format!(r#"{{"name": "{name}", "version": "1.2.0"}}"#)
@@ -95,10 +96,17 @@ async fn parts_are_where_the_manifest_says() {
             r#"{"name": "a", "version": "1", "hooks": "./my.json", "skills": ["./extra", "./one"],
                 "agents": ["./people/ann.md"], "commands": "./cmds", "outputStyles": "./styles",
                 "mcpServers": {"inline": {"url": "https://example.com"}},
+                "lspServers": "./lsp.json",
                 "allowedEnvVars": ["TOKEN"], "allowedHttpHosts": ["example.com"]}"#,
         ),
         ("a/my.json", "{}"),
-        ("a/hooks/hooks.json", "not read"),
+        ("a/lsp.json", r#"{"named": {}}"#),
+        ("a/hooks/hooks.json", r#"{"hooks": {"Stop": []}}"#),
+        (
+            "a/.mcp.json",
+            r#"{"mcpServers": {"inline": {"url": "https://other.example"}, "usual": {}}}"#,
+        ),
+        ("a/.lsp.json", r#"{"usual": {}}"#),
         ("a/skills/usual/SKILL.md", &skill("usual", "Usual.")),
         ("a/extra/more/SKILL.md", &skill("more", "More.")),
         ("a/one/SKILL.md", &skill("one", "One.")),
@@ -118,15 +126,32 @@ async fn parts_are_where_the_manifest_says() {
         ("a/styles/s.md", "S."),
         (
             "b/plugin.json",
-            r#"{"name": "b", "version": "1", "hooks": {"Stop": []}}"#,
+            r#"{"name": "b", "version": "1", "hooks": [{"Stop": []}, "./hooks/hooks.json"],
+                "agents": "./agents/only.md"}"#,
+        ),
+        ("b/hooks/hooks.json", "{}"),
+        (
+            "b/agents/only.md",
+            "---\nname: only\ndescription: O.\n---\nO.",
+        ),
+        (
+            "b/agents/not.md",
+            "---\nname: not\ndescription: N.\n---\nN.",
         ),
     ]);
     let compiled = plugins_of(&root).await;
-    assert_eq!(compiled.warnings, []);
+    // Nothing that is there is left out in silence.
+    let said: Vec<_> = compiled.warnings.iter().map(ToString::to_string).collect();
+    assert_eq!(said.len(), 1, "{said:?}");
+    assert!(said[0].contains("a/agents: skipped: the manifest's `agents` names other places"));
     assert_eq!(names(&compiled), ["a:more", "a:one", "a:usual"]);
     let snapshot = &compiled.snapshot;
-    assert_eq!(snapshot.agents.len(), 1);
-    assert_eq!(snapshot.agents[0].name.as_str(), "a:ann");
+    let agents: Vec<_> = snapshot
+        .agents
+        .values()
+        .map(|it| it.name.as_str())
+        .collect();
+    assert_eq!(agents, ["a:ann", "b:only"]);
     assert!(snapshot.commands.contains_key("a:go"));
     assert!(snapshot.output_styles.contains_key("a:s"));
     let hooks: Vec<_> = compiled
@@ -138,13 +163,25 @@ async fn parts_are_where_the_manifest_says() {
     assert_eq!(
         hooks,
         [
+            (
+                path.join("a/hooks/hooks.json"),
+                r#"{"hooks": {"Stop": []}}"#
+            ),
             (path.join("a/my.json"), "{}"),
+            (path.join("b/hooks/hooks.json"), "{}"),
             (path.join("b/plugin.json"), r#"{"Stop":[]}"#)
         ]
     );
     assert_eq!(compiled.hook_files[0].allowed_env_vars, ["TOKEN"]);
     assert_eq!(compiled.hook_files[0].allowed_http_hosts, ["example.com"]);
-    assert_eq!(compiled.mcp_servers[0].name, "inline");
+    let mcp = compiled
+        .mcp_servers
+        .iter()
+        .map(|it| (it.name.as_str(), &it.config));
+    let (inline, usual) = (json!({"url": "https://example.com"}), json!({}));
+    assert!(mcp.eq([("inline", &inline), ("usual", &usual)]));
+    let lsp = compiled.lsp_servers.iter().map(|it| it.name.as_str());
+    assert!(lsp.eq(["usual", "named"]));
 }
 
 #[tokio::test]
@@ -335,4 +372,47 @@ fn the_number_of_plugins_is_bounded() {
     let found = PluginLoader::new(root.path()).load();
     assert_eq!(found.plugins.len(), MAX_PLUGINS);
     assert_eq!(found.warnings[0].code(), "resource_limit_reached");
+}
+
+#[tokio::test]
+async fn an_agent_says_which_skills_it_works_without() {
+    let root = Root::new();
+    for (plugin, skills) in [("a", &["style", "own"][..]), ("b", &["style"])] {
+        root.write(
+            &format!("{plugin}/plugin.json"),
+            format!(r#"{{"name": "{plugin}", "version": "1"}}"#),
+        );
+        for name in skills {
+            root.write(
+                &format!("{plugin}/skills/{name}/SKILL.md"),
+                skill(name, "Says how."),
+            );
+        }
+    }
+    let agent = root.write(
+        "a/agents/writer.md",
+        "---\nname: writer\ndescription: Writes.\nskills: own, b:style, style, absent\n---\nWrite.",
+    );
+    let compiled = plugins_of(&root).await;
+    let said: Vec<String> = compiled.warnings.iter().map(ToString::to_string).collect();
+    let without = |skill: &str, why: &str| {
+        format!(
+            "agent {}: it works without the skill `{skill}`: {why}",
+            agent.canonicalize().unwrap().display()
+        )
+    };
+    assert_eq!(
+        said,
+        [
+            without(
+                "style",
+                "'style' is the name of more than one skill; say which: a:style, b:style"
+            ),
+            without(
+                "absent",
+                "there is no skill 'absent'; `halter resources` lists what is loaded"
+            ),
+        ]
+    );
+    assert!(compiled.warnings.iter().all(|warning| !warning.is_note()));
 }

@@ -1,10 +1,29 @@
 //! What counts as a skill, and what is said about what does not.
 
 use crate::support::{Root, codes, names, skill, skills_of};
-use halter_resources::ResourceWarning;
+use halter_resources::{ResourceCompiler, ResourceWarning, UsualPlaces};
 use std::ffi::OsStr;
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
+
+#[tokio::test]
+async fn a_link_to_a_skill_that_is_loaded_from_its_own_place_is_no_problem() {
+    let project = Root::with(&[
+        (".git/HEAD", "ref: refs/heads/main"),
+        (".agents/skills/shared/SKILL.md", &skill("shared", "S.")),
+    ]);
+    project.link(".claude/skills/shared", "../../.agents/skills/shared");
+    let elsewhere = Root::with(&[("own/SKILL.md", &skill("own", "O."))]);
+    let link = project.link(".claude/skills/own", elsewhere.path().join("own"));
+    let places = UsualPlaces::of(&project.path(), None, None).find();
+    let compiler = ResourceCompiler::new().with_places(places);
+    let compiled = compiler.compile().await.unwrap();
+    assert_eq!(compiled.snapshot.skills.len(), 1);
+    assert_eq!(
+        compiled.warnings,
+        [ResourceWarning::LinkNotFollowed { path: link }]
+    );
+}
 
 #[tokio::test]
 async fn skills_are_found_at_any_depth_and_sorted_by_name() {
@@ -68,7 +87,7 @@ async fn one_bad_skill_costs_only_itself() {
     let root = Root::with(&[
         (
             "a/SKILL.md",
-            "---\nname: a\ndescription: Use when: asked\n---\n",
+            "---\nname: a\ndisallowed-tools: [Write\n---\nx",
         ),
         ("b/SKILL.md", &skill("b", "Fine.")),
         ("c/SKILL.md", "---\nname: c\n"),

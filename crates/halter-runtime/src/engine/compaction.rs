@@ -8,7 +8,7 @@ use super::recording::Then;
 use super::turn::{Ending, Phase, hook_stopped};
 use super::{Effect, EffectId, Engine, SystemNote};
 use crate::context::summary_in;
-use halter_hooks::{HookEventName, HookPoint, HookVerdict};
+use halter_hooks::{HookEventName, HookPoint, HookVerdict, SessionStartSource};
 use halter_protocol::{
     CacheBreakReason, CompactionReason, ContextCompaction, ProviderError, SessionEventPayload,
     TurnError, WindowPart,
@@ -31,6 +31,11 @@ enum CompactionStage {
     },
     Working(EffectId),
     PostHooks {
+        id: EffectId,
+        compaction: Arc<ContextCompaction>,
+    },
+    /// Hooks of a session's start hear that its context is a new one.
+    StartHooks {
         id: EffectId,
         compaction: Arc<ContextCompaction>,
     },
@@ -144,6 +149,7 @@ impl Engine {
         let Some(Compacting { reason, stage }) = &mut self.compaction else {
             return false;
         };
+        let mut starts = false;
         let (before, after) = match stage {
             CompactionStage::PreHooks {
                 id: awaited,
@@ -153,6 +159,13 @@ impl Engine {
                 id: awaited,
                 compaction,
             } if *awaited == id => (None, Some(compaction.clone())),
+            CompactionStage::StartHooks {
+                id: awaited,
+                compaction,
+            } if *awaited == id => {
+                starts = true;
+                (None, Some(compaction.clone()))
+            }
             _ => return false,
         };
         let reason = reason.clone();
@@ -176,9 +189,24 @@ impl Engine {
                 let stage = CompactionStage::Working(id);
                 self.compaction = Some(Compacting { reason, stage });
             }
-            (None, _) => self.end_compaction(after),
+            (None, _) => match after {
+                Some(compaction) if !starts => self.start_hooks_or_end(reason, compaction),
+                after => self.end_compaction(after),
+            },
         }
         true
+    }
+
+    /// What hooks said at the session's start may have been cut: those that
+    /// listen for it say it again.
+    fn start_hooks_or_end(&mut self, reason: CompactionReason, compaction: Arc<ContextCompaction>) {
+        if !self.has_hooks(HookEventName::SessionStart) {
+            return self.end_compaction(Some(compaction));
+        }
+        let source = SessionStartSource::Compact;
+        let id = self.run_hooks(HookPoint::SessionStart { source });
+        let stage = CompactionStage::StartHooks { id, compaction };
+        self.compaction = Some(Compacting { reason, stage });
     }
 
     pub(super) fn compacted(&mut self, id: EffectId, compaction: Option<Arc<ContextCompaction>>) {
@@ -199,7 +227,7 @@ impl Engine {
             tools_revision: None,
         });
         if !self.has_hooks(HookEventName::PostCompact) {
-            return self.end_compaction(Some(compaction));
+            return self.start_hooks_or_end(reason, compaction);
         }
         let new = compaction.window.iter().filter_map(|part| match part {
             WindowPart::Message { message } => Some(message),
@@ -279,9 +307,9 @@ impl Engine {
             asked |= reason == CompactionReason::Requested;
             self.effects.push(match stage {
                 CompactionStage::Working(id) => Effect::CancelModel { id },
-                CompactionStage::PreHooks { id, .. } | CompactionStage::PostHooks { id, .. } => {
-                    Effect::CancelHooks { id }
-                }
+                CompactionStage::PreHooks { id, .. }
+                | CompactionStage::PostHooks { id, .. }
+                | CompactionStage::StartHooks { id, .. } => Effect::CancelHooks { id },
             });
         }
         if asked {

@@ -49,6 +49,7 @@ pub use input::{
     SystemNote,
 };
 pub use late::LateTool;
+pub(crate) use opening::hook_name;
 pub use traits::ToolTraits;
 
 use crate::limits::QUEUED_TURNS;

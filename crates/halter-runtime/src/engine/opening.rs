@@ -14,7 +14,7 @@ use halter_protocol::{
 use std::sync::Arc;
 
 /// What hooks match a subagent by.
-pub(super) fn hook_name(place: &SubagentPlace) -> String {
+pub(crate) fn hook_name(place: &SubagentPlace) -> String {
     let named = place.agent_type.as_deref();
     named.unwrap_or("default").to_owned()
 }

@@ -7,12 +7,14 @@ use halter_protocol::{Action, CallToJudge, PolicyVerdict, ToolCall};
 use halter_resources::instructions::{
     ClosedInstructions, InstructionDoor, OpenInstructions, is_instruction_file,
 };
+use halter_resources::limits::MAX_SKILLS;
+use halter_resources::warning::ResourceWarning;
 use halter_tools::policy::{
     PolicyError, PolicySettings, ReadHandle, SessionFiles, SessionScope, ToolPolicy,
 };
 use serde_json::json;
 use std::os::unix::fs::MetadataExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
 /// The tool whose calls an import is judged like.
@@ -112,7 +114,7 @@ impl SessionDoor {
         SessionScope {
             files: self.files().clone().unwrap_or_default(),
             working_dir: self.scope.working_dir.clone(),
-            protected: self.services.protected_paths.clone(),
+            protected: self.services.protected(),
             ..SessionScope::default()
         }
     }
@@ -129,6 +131,33 @@ impl SessionDoor {
             return Err(reason.to_owned());
         }
         Ok(policy)
+    }
+
+    /// The folders in a directory that the session's tools may read; none if
+    /// there is no such directory. Links are not followed.
+    pub fn folders_in(
+        &self,
+        directory: &Path,
+        warnings: &mut Vec<ResourceWarning>,
+    ) -> Vec<PathBuf> {
+        let listed = match self.session() {
+            Ok(session) => session.door().list(directory, MAX_SKILLS),
+            // Whatever is opened says why that is refused.
+            Err(_) => return Vec::new(),
+        };
+        let entries = match listed {
+            Ok(listing) => listing.entries,
+            Err(PolicyError::NotFound { .. }) => Vec::new(),
+            Err(error) => {
+                warnings.push(ResourceWarning::DirectoryUnreadable {
+                    path: directory.to_owned(),
+                    reason: error.to_string(),
+                });
+                Vec::new()
+            }
+        };
+        let folders = entries.into_iter().filter(|it| it.kind == "directory");
+        folders.map(|it| directory.join(it.name)).collect()
     }
 
     /// Opens a file that the session's tools may not be able to read. Nothing
@@ -224,7 +253,6 @@ mod tests {
     use super::*;
     use halter_providers::ModelRegistry;
     use halter_session::InMemorySessionStore;
-    use std::path::PathBuf;
 
     fn door(project: &Path) -> SessionDoor {
         let store = Arc::new(InMemorySessionStore::new());

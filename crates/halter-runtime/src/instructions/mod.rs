@@ -1,8 +1,10 @@
 //! The instruction files of a session: those it starts with are part of its
 //! system prompt; what changes later, and what lies in directories that its
-//! tools reach, is told in messages. The prompt itself never changes.
+//! tools reach, is told in messages, with the skills that lie there. The prompt
+//! itself never changes.
 
 mod door;
+mod skills;
 
 use crate::engine::SystemNote;
 use crate::prompt::describe_instructions;
@@ -16,10 +18,13 @@ use halter_resources::instructions::{
 };
 use halter_resources::limits::MAX_WARNINGS;
 use indexmap::IndexMap;
+use skills::{NestedSkill, describe_skills, directory_of_skill, has_skills, load_skills};
 use std::collections::HashSet;
 use std::ffi::OsStr;
 use std::path::{Component, Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
+
+pub(crate) use skills::skill_file;
 
 /// Directories of other people's texts, which instruct nobody.
 const NOT_INSTRUCTING: [&str; 2] = [".git", "node_modules"];
@@ -29,6 +34,9 @@ const NOT_INSTRUCTING: [&str; 2] = [".git", "node_modules"];
 pub struct InstructionSettings {
     /// Files of the user, which hold in every project.
     pub user_files: Vec<PathBuf>,
+    /// Whether skills of directories below a session's join when files there
+    /// are used.
+    pub nested_skills: bool,
 }
 
 /// Where a session works, as far as instructions depend on it.
@@ -41,7 +49,7 @@ pub(crate) struct InstructionScope {
 }
 
 /// What a model was told: the hash of each file that is in force, by its
-/// escaped path.
+/// escaped path, and of each nested skill by its key.
 pub(crate) type Told = IndexMap<String, String>;
 
 /// Finds the instruction files of a session. All of it blocks.
@@ -118,7 +126,10 @@ impl SessionInstructions {
             }
         }
         // Elsewhere, opening them is looking.
-        new.retain(|directory| self.door.is_elsewhere() || has_instructions(directory));
+        new.retain(|directory| {
+            let skills = self.may_have_skills(directory) && has_skills(directory);
+            self.door.is_elsewhere() || skills || has_instructions(directory)
+        });
         if new.is_empty() {
             return InstructionUpdate::default();
         }
@@ -138,7 +149,10 @@ impl SessionInstructions {
             }
         }
         progress.looked.extend(directories.iter().cloned());
-        let found = self.load(directories);
+        let mut below = directories.clone();
+        below.retain(|directory| self.may_have_skills(directory));
+        let mut found = self.load(directories);
+        let skills = load_skills(&below, &self.door, &mut found.warnings);
         // Rather say something twice than remember without end.
         if progress.said.len() > MAX_WARNINGS {
             progress.said.clear();
@@ -147,8 +161,16 @@ impl SessionInstructions {
         let warnings = warnings.filter(|text| progress.said.insert(text.clone()));
         InstructionUpdate {
             warnings: warnings.collect(),
-            note: note(&mut progress.told, &found.files),
+            note: note(&mut progress.told, &found.files, &skills),
         }
+    }
+
+    /// True for directories below the session's: the skills of those above it
+    /// are resources of the harness.
+    fn may_have_skills(&self, directory: &Path) -> bool {
+        let below = directory.strip_prefix(&self.scope.working_dir);
+        let is_below = below.is_ok_and(|below| below.components().next().is_some());
+        self.settings.nested_skills && is_below
     }
 
     fn load(&self, directories: Vec<PathBuf>) -> FoundInstructions {
@@ -176,6 +198,10 @@ impl SessionInstructions {
 
     /// The directory of a file the model was told of, if it lies in the project.
     fn nested(&self, escaped: &str) -> Option<PathBuf> {
+        if skill_file(escaped).is_some() {
+            let directory = directory_of_skill(escaped);
+            return directory.filter(|it| it.starts_with(&self.scope.project));
+        }
         let path = unescape_path(escaped).ok()?;
         let directory = directory_of(&path).filter(|it| it.starts_with(&self.scope.project));
         directory
@@ -228,8 +254,9 @@ pub(crate) fn told(blueprint: &SessionBlueprint, state: &SessionState) -> Told {
     let start = start.map(|file| (&file.path, &file.sha256));
     let since = state.instructions.iter();
     let since = since.map(|(path, told)| (path, &told.sha256));
-    // What is not a path stands for other texts that hold, such as skills.
-    let files = start.chain(since).filter(|(path, _)| path.starts_with('/'));
+    // What is neither stands for other texts that hold, such as skills in use.
+    let is_file = |path: &str| path.starts_with('/') || skill_file(path).is_some();
+    let files = start.chain(since).filter(|(path, _)| is_file(path));
     for (path, sha256) in files {
         match sha256 {
             Some(sha256) => told.insert(path.clone(), sha256.clone()),
@@ -240,30 +267,34 @@ pub(crate) fn told(blueprint: &SessionBlueprint, state: &SessionState) -> Told {
 }
 
 /// What to tell of the files that are there now; from then on it is told.
-fn note(told: &mut Told, now: &[LoadedInstructions]) -> Option<SystemNote> {
+fn note(told: &mut Told, now: &[LoadedInstructions], skills: &[NestedSkill]) -> Option<SystemNote> {
     let mut files: Vec<InstructionFile> = Vec::new();
-    let mut new = Vec::new();
     let mut current = Told::new();
-    for file in now {
-        let told_now = file.as_told();
-        current.insert(told_now.path.clone(), file.sha256.clone());
-        if told.get(&told_now.path) != Some(&file.sha256) {
-            files.push(told_now);
-            new.push(file);
-        }
-    }
+    let mut is_new = |file: InstructionFile| {
+        let sha256 = file.sha256.clone().unwrap_or_default();
+        let is_new = told.get(&file.path) != Some(&sha256);
+        current.insert(file.path.clone(), sha256);
+        files.extend(is_new.then_some(file));
+        is_new
+    };
+    let new: Vec<_> = now.iter().filter(|it| is_new(it.as_told())).collect();
+    let new_skills: Vec<_> = skills.iter().filter(|it| is_new(it.as_told())).collect();
     let before = std::mem::replace(told, current);
-    let gone: Vec<String> = before
-        .into_keys()
-        .filter(|path| !told.contains_key(path))
-        .collect();
-    files.extend(gone.iter().map(|path| InstructionFile {
+    let gone = before.into_keys().filter(|path| !told.contains_key(path));
+    let (gone_skills, gone): (Vec<_>, Vec<_>) = gone.partition(|it| skill_file(it).is_some());
+    files.extend(gone.iter().chain(&gone_skills).map(|path| InstructionFile {
         path: path.clone(),
         sha256: None,
     }));
+    let gone_skills: Vec<_> = gone_skills.iter().filter_map(|it| skill_file(it)).collect();
+    let mut texts = vec![
+        describe_instructions(&new, &gone),
+        describe_skills(&new_skills, &gone_skills),
+    ];
+    texts.retain(|text| !text.is_empty());
     (!files.is_empty()).then(|| SystemNote {
         tools: Vec::new(),
-        text: describe_instructions(&new, &gone),
+        text: texts.join("\n\n"),
         instructions: files,
     })
 }

@@ -15,8 +15,8 @@ pub use guidance::{CODING_GUIDANCE, GENERAL_GUIDANCE};
 pub(crate) use instructions::{describe_instructions, instructions_segment};
 
 use halter_protocol::{
-    AssembledPrompt, EnvironmentSnapshot, PromptSegment, PromptSegmentKind, ResourceSnapshot,
-    SessionBlueprint, ToolSpec, encoding::escape_path,
+    AssembledPrompt, EnvironmentSnapshot, OutputStyleDef, PromptSegment, PromptSegmentKind,
+    ResourceSnapshot, SessionBlueprint, ToolSpec, encoding::escape_path,
 };
 use halter_resources::render::{SkillScope, skill_text};
 use halter_tools::SKILL_TOOL;
@@ -30,7 +30,7 @@ pub struct PromptContext<'a> {
     pub blueprint: &'a SessionBlueprint,
     /// The resources in force.
     pub resources: &'a ResourceSnapshot,
-    /// The tools that the session's model is told of.
+    /// The tools that the session's model is told of, deferred ones included.
     pub tools: &'a [ToolSpec],
 }
 
@@ -104,6 +104,32 @@ impl PromptSettings {
             .chain(additions)
             .collect()
     }
+
+    /// The guidance segments of a session with an output style: it takes the
+    /// place of the built-in guidance, or follows it if it says so. A configured
+    /// prompt stays and is followed by it; a session's own only if it says so.
+    #[must_use]
+    pub fn with_style(
+        &self,
+        segments: &[PromptSegment],
+        style: &OutputStyleDef,
+    ) -> Vec<PromptSegment> {
+        let mut styled = segments.to_vec();
+        let Some(base) = styled.first_mut() else {
+            return styled;
+        };
+        // A session may have started with another preset.
+        let built_in = [self.guidance, GENERAL_GUIDANCE, CODING_GUIDANCE];
+        let is_built_in = built_in.iter().any(|text| *text == &*base.text);
+        let is_configured = self.system_prompt.as_deref() == Some(&*base.text);
+        if style.keeps_guidance || is_configured {
+            let addition = PromptSegment::new(PromptSegmentKind::Append, style.prompt.as_str());
+            styled.insert(1, addition);
+        } else if is_built_in {
+            *base = PromptSegment::new(PromptSegmentKind::System, style.prompt.as_str());
+        }
+        styled
+    }
 }
 
 /// Names and descriptions of skills. A body is here only if its skill says so;
@@ -139,7 +165,7 @@ fn skills_segment(resources: &ResourceSnapshot, tools: &[ToolSpec]) -> Option<Pr
         }
     }
     for skill in always {
-        let body = skill_text(skill, "", SkillScope::Any).text;
+        let body = skill_text(skill, "", SkillScope::Resources(resources)).text;
         let _ = write!(text, "\n\n## {}\n\n{body}", skill.name);
     }
     Some(PromptSegment::new(PromptSegmentKind::Skill, text))
@@ -232,6 +258,48 @@ mod tests {
             "bodies are read when needed"
         );
         assert!(text.ends_with("- Date: 2026-01-02\n- Git: main in /project"));
+    }
+
+    #[test]
+    fn a_style_replaces_the_guidance_or_follows_what_is_somebodys_own() {
+        let style = |keeps_guidance| OutputStyleDef {
+            name: "Terse".into(),
+            description: "Few words.".into(),
+            prompt: "STYLE".into(),
+            keeps_guidance,
+            path: "/styles/terse.md".into(),
+            origin: Default::default(),
+        };
+        let plain = PromptSettings::default();
+        let configured = PromptSettings {
+            system_prompt: Some("configured".into()),
+            append_system_prompt: Some("added".into()),
+            ..PromptSettings::default()
+        };
+        for (settings, own, keeps, expected) in [
+            (&plain, None, false, &["STYLE", "more"][..]),
+            (&plain, None, true, &[GENERAL_GUIDANCE, "STYLE", "more"]),
+            (&plain, Some("own"), false, &["own", "more"]),
+            (&plain, Some("own"), true, &["own", "STYLE", "more"]),
+            (
+                &configured,
+                None,
+                false,
+                &["configured", "STYLE", "added", "more"],
+            ),
+        ] {
+            let segments = settings.segments(own, &["more".to_owned()]);
+            let styled = settings.with_style(&segments, &style(keeps));
+            let texts: Vec<&str> = styled.iter().map(|segment| &*segment.text).collect();
+            assert_eq!(texts, expected, "{own:?} {keeps}");
+        }
+        // One that started with the other preset.
+        let coding = PromptSettings {
+            guidance: CODING_GUIDANCE,
+            ..PromptSettings::default()
+        };
+        let styled = plain.with_style(&coding.segments(None, &[]), &style(false));
+        assert_eq!(&*styled[0].text, "STYLE");
     }
 
     #[test]

@@ -162,8 +162,8 @@ impl SessionSubagents {
     async fn tell(self, request: SendSubagentInputRequest) -> anyhow::Result<SubagentStatus> {
         let SendSubagentInputRequest { target, message } = request;
         let children = self.core.children();
-        let look = children.with(&target, |it| (it.status.clone(), it.session.clone()));
-        let (status, session) = look?;
+        let telling = children.told(&target).await?;
+        let (status, session) = (telling.status.clone(), telling.session.clone());
         if status.state == SubagentState::Closed {
             let message = format!("the subagent '{target}' is closed");
             let error = HalterError::new("subagent_closed", message);

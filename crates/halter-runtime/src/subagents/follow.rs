@@ -72,6 +72,9 @@ pub(super) async fn follow(
 ) {
     if refused.is_none() {
         session.core().settled().await;
+        while !parent.children().ends(&started.agent_id).await {
+            session.core().settled().await;
+        }
     }
     let mut progress = session.core().progress();
     if let Some(error) = refused {

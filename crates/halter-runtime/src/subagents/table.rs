@@ -39,6 +39,10 @@ pub(crate) struct Child {
     pub stopped: bool,
     /// What it had spent when it last reported.
     pub spent: Spending,
+    /// How many are giving it more to do right now.
+    telling: usize,
+    /// Its report is on the way: what it is told now is another piece of work.
+    reporting: bool,
 }
 
 impl Children {
@@ -91,7 +95,9 @@ impl Children {
         let spent = table.agents.get(&id).map(|it| it.spent);
         let mut child = Child::new(status, Some(session));
         child.spent = spent.unwrap_or_default();
-        child.waiters = table.agents.get(&id).map_or(0, |it| it.waiters);
+        let before = table.agents.get(&id);
+        child.waiters = before.map_or(0, |it| it.waiters);
+        child.telling = before.map_or(0, |it| it.telling);
         table.agents.insert(id, child);
     }
 
@@ -114,9 +120,48 @@ impl Children {
             child.spent = spent;
             child.claimed = false;
             child.stopped = false;
+            child.reporting = false;
         }
         drop(table);
         self.changed.notify_waiters();
+    }
+
+    /// Has a subagent that has nothing left to do report, once nobody is giving
+    /// it more. False if somebody was: it has to be followed on.
+    pub async fn ends(&self, id: &AgentId) -> bool {
+        let mut was_told = false;
+        self.until(|table| {
+            let Some(child) = table.agents.get_mut(id) else {
+                return Some(true);
+            };
+            if child.telling > 0 {
+                was_told = true;
+                return None;
+            }
+            child.reporting = !was_told;
+            Some(child.reporting)
+        })
+        .await
+    }
+
+    /// Waits until a subagent can be told something: it works, and will not
+    /// report before it was told, or it has reported.
+    pub async fn told(self: &Arc<Self>, id: &AgentId) -> Result<Telling, HalterError> {
+        self.with(id, |_| ())?;
+        let told = self.until(|table| {
+            let child = table.agents.get_mut(id)?;
+            if child.reporting {
+                return None;
+            }
+            child.telling += 1;
+            Some((child.status.clone(), child.session.clone()))
+        });
+        let (status, session) = told.await;
+        Ok(Telling {
+            children: self.clone(),
+            status,
+            session,
+        })
     }
 
     /// Something about a subagent.
@@ -182,7 +227,7 @@ impl Children {
         .await;
     }
 
-    async fn until<T>(&self, check: impl Fn(&mut Table) -> Option<T>) -> T {
+    async fn until<T>(&self, mut check: impl FnMut(&mut Table) -> Option<T>) -> T {
         loop {
             let changed = self.changed.notified();
             tokio::pin!(changed);
@@ -226,6 +271,8 @@ impl Child {
             claimed: false,
             stopped: false,
             spent: Spending::default(),
+            telling: 0,
+            reporting: false,
         }
     }
 }
@@ -274,7 +321,65 @@ impl Drop for Waiting {
     }
 }
 
+/// Somebody tells a subagent something. While it lives, the subagent does not
+/// report.
+pub(crate) struct Telling {
+    children: Arc<Children>,
+    pub status: SubagentStatus,
+    /// Its session, while it lives here.
+    pub session: Option<SessionHandle>,
+}
+
+impl Drop for Telling {
+    fn drop(&mut self) {
+        let mut table = self.children.lock();
+        if let Some(child) = table.agents.get_mut(&self.status.agent_id) {
+            child.telling = child.telling.saturating_sub(1);
+        }
+        drop(table);
+        self.children.changed.notify_waiters();
+    }
+}
+
 fn closing() -> HalterError {
     HalterError::new("session_closing", "the session is being shut down")
         .with_hint("start no more subagents")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use futures::FutureExt;
+    use halter_protocol::SessionId;
+
+    #[test]
+    fn what_a_subagent_is_told_is_done_before_it_reports_or_after() {
+        let status = SubagentStatus {
+            agent_id: "agent_1".into(),
+            session_id: SessionId::from("ses_1"),
+            agent_type: None,
+            task: "Look".to_owned(),
+            state: SubagentState::Running,
+            last_message: None,
+            usage: None,
+            error: None,
+            worktree: None,
+        };
+        let id = status.agent_id.clone();
+        let children = Arc::new(Children::default());
+        let child = Child::new(status.clone(), None);
+        children.lock().agents.insert(id.clone(), child);
+
+        let telling = children.told(&id).now_or_never();
+        let mut ends = Box::pin(children.ends(&id));
+        assert_eq!(ends.as_mut().now_or_never(), None, "it is being told more");
+        drop(telling);
+        assert_eq!(ends.now_or_never(), Some(false), "it has more to do");
+
+        assert_eq!(children.ends(&id).now_or_never(), Some(true));
+        let mut late = Box::pin(children.told(&id));
+        assert!(late.as_mut().now_or_never().is_none(), "it reports first");
+        children.reported(status, Spending::default());
+        assert!(late.now_or_never().is_some(), "it can be told the next");
+    }
 }

@@ -1,10 +1,11 @@
 //! Types of subagents: what each is for, and what it has of what its parent has.
 
-use halter_protocol::public_tools::our_tool_name;
+use halter_protocol::public_tools::{our_tool_name, public_server_name};
 use halter_protocol::resource::bare_name;
 use halter_protocol::{
     AgentDef, AgentIsolation, ModelId, ModelRole, PermissionMode, ResourceSnapshot, ToolName,
 };
+use halter_resources::is_narrowed;
 use halter_resources::render::{SkillScope, skill_text};
 use halter_tools::AgentTypeLine;
 use indexmap::IndexMap;
@@ -60,11 +61,14 @@ impl AgentType {
         let skills = agent.skills.iter();
         let skills = skills.filter_map(|name| resources.skill(name.as_str()).ok());
         let prompt = skills.fold(agent.prompt.clone(), |prompt, skill| {
-            let text = skill_text(skill, "", SkillScope::Any).text;
+            let text = skill_text(skill, "", SkillScope::Resources(resources)).text;
             format!("{prompt}\n\n# Skill {}\n\n{text}", skill.name)
         });
         Self {
-            tools: agent.tools.as_ref().map(|it| it.iter().map(ours).collect()),
+            tools: agent.tools.as_ref().map(|written| {
+                let whole = written.iter().filter(|entry| !is_narrowed(entry));
+                whole.map(ours).collect()
+            }),
             servers: server_names(agent.mcp_servers.as_ref()),
             removed_tools: agent.disallowed_tools.iter().map(ours).collect(),
             permission_mode: agent.permission_mode,
@@ -90,7 +94,10 @@ impl AgentType {
     pub fn has_tool(&self, name: &ToolName) -> bool {
         let any = |list: &[ToolName]| list.iter().any(|entry| covers(entry.as_str(), name));
         let listed = self.tools.as_ref().is_none_or(|list| any(list));
-        let of_server = |server: &String| covers(&format!("{MCP}{server}"), name);
+        let of_server = |server: &String| {
+            let server = public_server_name(server);
+            covers(&format!("{MCP}{server}"), name)
+        };
         (listed || self.servers.iter().any(of_server)) && !any(&self.removed_tools)
     }
 }
@@ -247,7 +254,7 @@ mod tests {
         let agent = AgentDef {
             tools: Some(vec!["Read".into(), "mcp__notes__*".into()]),
             disallowed_tools: vec!["mcp__github__delete".into(), "mcp__mail".into()],
-            mcp_servers: Some(json!(["github", {"mail": {"command": "mail-server"}}])),
+            mcp_servers: Some(json!(["github", "acme.docs", {"mail": {"command": "mail-server"}}])),
             ..AgentDef::new("a", "d", "p")
         };
         let own = AgentType::of_file(&agent, &ResourceSnapshot::empty());
@@ -257,12 +264,24 @@ mod tests {
             ("mcp__github__list", true),
             ("mcp__github__delete", false),
             ("mcp__githubber__list", false),
+            ("mcp__acme_docs__find", true),
             ("mcp__notes__add", true),
             ("mcp__mail__send", false),
             ("mcp__other__x", false),
         ] {
             assert_eq!(own.has_tool(&tool.into()), has, "{tool}");
         }
+    }
+
+    #[test]
+    fn who_asks_for_a_part_of_a_tool_does_not_get_the_whole() {
+        let agent = AgentDef {
+            tools: Some(vec!["Read".into(), "Bash(git diff:*)".into()]),
+            ..AgentDef::new("a", "d", "p")
+        };
+        let own = AgentType::of_file(&agent, &ResourceSnapshot::empty());
+        assert!(own.has_tool(&"read".into()));
+        assert!(!own.has_tool(&"shell".into()));
     }
 
     #[test]

@@ -2,21 +2,35 @@
 //!
 //! They lie in the parent's directory, so that a child writes nowhere its
 //! parent could not. Git runs at the place where commands run, as the harness
-//! does it and not as a call of a model: no policy opens git's own files.
+//! does it and not as a call of a model: no policy opens git's own files, so it
+//! runs outside every sandbox, and nothing that a repository names runs with it.
 
 use crate::error::HalterError;
-use crate::limits::WORKTREE_DEADLINE;
+use crate::limits::{WORKTREE_DEADLINE, WORKTREE_SETTINGS_BYTES};
 use crate::services::RuntimeServices;
+use anyhow::ensure;
 use halter_protocol::SessionId;
 use halter_tools::ScratchDir;
-use halter_tools::exec::{Environment, ExecCommand, ExecSessionSpec, FinishedCommand};
-use halter_tools::policy::shell::git_environment;
+use halter_tools::exec::{Environment, ExecCommand, ExecSession, ExecSessionSpec, FinishedCommand};
+use halter_tools::policy::shell::{git_environment, git_environment_without};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use tokio_util::sync::CancellationToken;
 
 /// Where worktrees lie, in the parent's directory.
 const DIRECTORY: &str = ".halter/worktrees";
+
+/// Lists the settings of the repository and of the worktree, if it is there.
+const SETTINGS: &str = "git config --list --show-scope --name-only && \
+    { ! test -d \"$HALTER_WORKTREE\" || \
+      git -C \"$HALTER_WORKTREE\" config --list --show-scope --name-only; }";
+
+/// Succeeds if the worktree is as it was made, and prints what is not. A
+/// repository in it, which git would look at by its settings and not by ours, is
+/// a change.
+const LOOK: &str = "! find \"$HALTER_WORKTREE\" -mindepth 2 -name .git | grep -q . && \
+    git -C \"$HALTER_WORKTREE\" status --porcelain --ignore-submodules=dirty && \
+    test \"$(git -C \"$HALTER_WORKTREE\" rev-parse HEAD)\" = \"$(git rev-parse HEAD)\"";
 
 /// Makes a worktree of the commit that is checked out.
 pub(super) async fn make(
@@ -58,9 +72,7 @@ pub(super) async fn remove_unchanged(
     parent: &Path,
     path: &Path,
 ) -> bool {
-    let look = "git -C \"$HALTER_WORKTREE\" status --porcelain && \
-                test \"$(git -C \"$HALTER_WORKTREE\" rev-parse HEAD)\" = \"$(git rev-parse HEAD)\"";
-    let unchanged = match run(services, parent, path, look).await {
+    let unchanged = match run(services, parent, path, LOOK).await {
         Ok(done) => done.status.success() && done.stdout.text.trim().is_empty(),
         Err(_) => false,
     };
@@ -84,6 +96,8 @@ pub(super) async fn remove_unchanged(
     removed
 }
 
+/// Runs a command line in a shell of its own, outside every sandbox: no program
+/// that a repository names runs with it.
 async fn run(
     services: &RuntimeServices,
     directory: &Path,
@@ -94,19 +108,40 @@ async fn run(
     let mut environment: Environment = base
         .map(|(name, value)| (name.clone(), value.clone()))
         .collect();
-    // A repository must not make git run programs.
     environment.extend(git_environment());
+    // What git lacks of a partial clone it would ask a remote for, by the
+    // helpers that the repository names.
+    environment.set("GIT_ALLOW_PROTOCOL", "");
     environment.set("HALTER_WORKTREE", worktree);
     let scratch = Arc::new(ScratchDir::new(services.scratch_root.clone()));
-    let spec = ExecSessionSpec::new(directory, environment, scratch.clone());
+    let mut spec = ExecSessionSpec::new(directory, environment, scratch.clone());
+    spec.output.result_bytes = WORKTREE_SETTINGS_BYTES;
     let session = services.exec.open(spec);
-    let command = ExecCommand::new(command, WORKTREE_DEADLINE);
-    let done = session
-        .run(command, &CancellationToken::new(), &|_| {})
-        .await;
+    let done = run_in(session.as_ref(), command).await;
     session.close().await;
     let _ = tokio::task::spawn_blocking(move || scratch.remove()).await;
     done
+}
+
+async fn run_in(session: &dyn ExecSession, command: &str) -> anyhow::Result<FinishedCommand> {
+    let nobody = CancellationToken::new();
+    let list = ExecCommand::new(SETTINGS, WORKTREE_DEADLINE);
+    let listed = session.run(list, &nobody, &|_| {}).await?;
+    if !listed.status.success() {
+        return Ok(listed);
+    }
+    ensure!(
+        listed.stdout.omitted_bytes == 0,
+        "the names of the settings in its configuration are more than {WORKTREE_SETTINGS_BYTES} \
+         bytes, too many to turn off all that name a program"
+    );
+    let names = listed.stdout.text.lines().filter_map(|line| {
+        let (scope, name) = line.split_once('\t')?;
+        matches!(scope, "local" | "worktree").then_some(name)
+    });
+    let mut command = ExecCommand::new(command, WORKTREE_DEADLINE);
+    command.environment.extend(git_environment_without(names));
+    session.run(command, &nobody, &|_| {}).await
 }
 
 fn refused(directory: &Path, why: &str) -> HalterError {

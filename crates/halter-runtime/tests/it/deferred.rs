@@ -1,12 +1,15 @@
 //! Tools that models are sent when they ask for them, and tools that join late.
 
-use crate::support::text_of;
+use crate::support::{is_kind, text_of};
 use halter_protocol::limits::{LOADED_TOOLS, TOLD_TOOLS};
-use halter_protocol::{Message, SessionEvent, SessionEventPayload, ToolErrorCode, ToolResult};
+use halter_protocol::{
+    Message, SessionEvent, SessionEventPayload, ToolErrorCode, ToolResult, Turn,
+};
 use halter_providers::ProviderRequest;
 use halter_runtime::ToolDeferral;
 use halter_runtime::limits::{AUTO_DEFERRED_BYTES, LATE_SUMMARY_BYTES};
-use halter_testkit::{EventsExt, Harness, HarnessBuilder, Reply, ScriptedTool};
+use halter_testkit::events::collect_until;
+use halter_testkit::{EventsExt, Harness, HarnessBuilder, Reply, ScriptedTool, collect};
 use halter_tools::limits::{LATE_TOOLS_WAIT, TOOL_SEARCH_RESULTS};
 use halter_tools::{LateTools, SourceInstructions, Tool, ToolContext, builtin_tools};
 use serde_json::{Value, json};
@@ -108,6 +111,57 @@ async fn a_deferred_tool_is_sent_once_it_was_searched_for() {
 }
 
 #[tokio::test]
+async fn a_search_that_loads_nothing_says_what_would_work() {
+    let none = "No tool was found. There are: rare, odd. Load them by `select:` and the name; \
+                others are not enabled here.";
+    let cut = "Loaded, and can be called now: odd. Not loaded, because this call loads 1 at most; \
+               name them in another: rare.";
+    let expected = [
+        (json!({"query": "zzz"}), none),
+        (json!({"query": "select:nothing"}), none),
+        (
+            json!({"query": "select:common"}),
+            "Need no loading; call them: common.",
+        ),
+        (json!({"query": "select:odd,rare", "max_results": 1}), cut),
+        (
+            json!({"query": "select:rare"}),
+            "Loaded, and can be called now: rare.",
+        ),
+        (
+            json!({"query": "select:Rare,common,nothing"}),
+            "Loaded before, and can be called: rare. Need no loading; call them: common. \
+             Not found: nothing.",
+        ),
+        (
+            json!({"query": "select:odd,rare", "max_results": 1}),
+            "Loaded before, and can be called: rare, odd.",
+        ),
+    ];
+    let asked = expected.iter().map(|(arguments, _)| arguments.clone());
+    let asked = asked.map(|arguments| Reply::new().tool_call("tool_search", arguments));
+    let harness = Harness::scripted(asked.chain(["done".into()]))
+        .tools([tool("common"), tool("rare"), tool("odd")])
+        .services(|services| {
+            services.deferral = ToolDeferral::Only(vec!["rare".into(), "odd".into()]);
+        })
+        .start();
+    let events = harness.ask("go on").await;
+    let told: Vec<String> = events
+        .iter()
+        .filter_map(|event| match &event.payload {
+            SessionEventPayload::ToolExecutionCompleted { outcome } => {
+                Some(outcome.result.as_ref().unwrap().to_model_text())
+            }
+            _ => None,
+        })
+        .map(|text| text.to_string())
+        .collect();
+    let expected = expected.map(|(_, text)| text);
+    assert_eq!(told, expected);
+}
+
+#[tokio::test]
 async fn a_call_that_comes_too_early_is_corrected_and_loads_the_tool() {
     let harness = Harness::scripted([call("rare"), call("rare"), "done".into()])
         .tool(tool("rare"))
@@ -145,7 +199,6 @@ async fn rare_tools_are_deferred_where_that_saves_something() {
         "write",
         "edit",
         "shell",
-        "skill",
         "tool_search",
     ];
     assert_eq!(sent, eager);
@@ -402,6 +455,21 @@ async fn a_search_waits_for_a_source_that_is_starting_as_long_as_that_may_take()
     waiting.await.unwrap();
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_search_that_waits_for_a_source_can_be_cancelled() {
+    let (builder, late) = late([search("tickets"), "none".into()]);
+    let harness = builder.start();
+    let session = harness.session().await;
+    late.starting("tracker");
+    let begun = tokio::time::Instant::now();
+    let mut turn = session.submit_turn(Turn::user("go")).await.unwrap();
+    let mut events = collect_until(&mut turn, is_kind("tool_execution_started")).await;
+    session.cancel().await.unwrap();
+    events.extend(collect(turn).await);
+    assert_eq!(codes(&events), ["cancelled"]);
+    assert!(begun.elapsed() < LATE_TOOLS_WAIT);
+}
+
 #[tokio::test]
 async fn a_search_loads_so_many_tools_at_once_and_a_session_so_many_in_all() {
     let many = |count: usize| -> Vec<Arc<dyn Tool>> {
@@ -477,4 +545,69 @@ async fn a_late_tool_takes_the_place_of_no_other_and_its_line_is_short() {
     let requests = harness.requests();
     let told = notes(&requests[0]);
     assert!(told[0].ends_with(&format!(": {}", "w".repeat(LATE_SUMMARY_BYTES))));
+}
+
+fn warnings(events: &[SessionEvent]) -> Vec<String> {
+    let warnings = events.iter().filter_map(|event| match &event.payload {
+        SessionEventPayload::Warning { message, .. } => Some(message.to_string()),
+        _ => None,
+    });
+    warnings.collect()
+}
+
+#[tokio::test]
+async fn what_is_wrong_with_a_source_is_told_once_and_with_a_search() {
+    let replies = [
+        search("select:tickets"),
+        "one".into(),
+        "two".into(),
+        "three".into(),
+    ];
+    let (builder, late) = late(replies);
+    let harness = builder.start();
+    let session = harness.session().await;
+    late.set("wiki", vec![tool("pages")]);
+    late.report("tracker", "tracker ended: no such database");
+    let first = harness.run(&session, "go on").await;
+    assert_eq!(warnings(&first), ["tracker ended: no such database"]);
+    let request = harness.requests().pop().unwrap();
+    let last = request.messages.iter_newest_first().next().unwrap();
+    let Message::Tool(found) = last.as_ref() else {
+        panic!("{last:?}");
+    };
+    let said = found.content.to_model_text();
+    let problem = "Tools may be missing: tracker ended: no such database";
+    assert!(said.ends_with(problem), "{said}");
+    let second = harness.run(&session, "go on").await;
+    assert_eq!(warnings(&second), Vec::<String>::new());
+    late.report("tracker", "tracker is given up");
+    let third = harness.run(&session, "go on").await;
+    assert_eq!(warnings(&third), ["tracker is given up"]);
+}
+
+#[tokio::test]
+async fn no_turn_begins_while_a_source_has_failed_that_is_needed() {
+    let (builder, late) = late(["one".into(), "two".into()]);
+    let harness = builder.start();
+    let session = harness.session().await;
+    late.set("tracker", Vec::new());
+    harness.run(&session, "go on").await;
+    late.fail("tracker", "tracker ended: no such database");
+    let failed = harness.run(&session, "go on").await;
+    let errors: Vec<(String, String)> = failed
+        .iter()
+        .filter_map(|event| match &event.payload {
+            SessionEventPayload::TurnFailed { error, .. } => {
+                Some((error.code.to_string(), error.message.to_string()))
+            }
+            _ => None,
+        })
+        .collect();
+    let (code, message) = ("required_source_failed", "tracker ended: no such database");
+    assert_eq!(errors, [(code.to_owned(), message.to_owned())]);
+    late.recovered("tracker");
+    let again = harness.run(&session, "go on").await;
+    let completed =
+        |event: &SessionEvent| matches!(event.payload, SessionEventPayload::TurnCompleted { .. });
+    assert!(again.iter().any(completed));
 }

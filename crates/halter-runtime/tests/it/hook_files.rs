@@ -73,7 +73,8 @@ async fn one_that_runs_beside_for_ever_is_ended_with_the_session() {
     session.shutdown("enough").await.unwrap();
     let took = started.elapsed();
     assert!(took >= BESIDE_GRACE, "{took:?}");
-    assert!(took < BESIDE_GRACE + Duration::from_secs(30), "{took:?}");
+    // Far less than it sleeps.
+    assert!(took < Duration::from_secs(300), "{took:?}");
     let log = session.replay().await.unwrap();
     assert_everything_ended(&log);
     assert_eq!(completed(&log)[0].status, HookRunStatus::Cancelled);

@@ -15,20 +15,27 @@ use serde_json::json;
 use std::path::Path;
 use std::sync::Arc;
 
-fn instructed(builder: HarnessBuilder, workspace: &Arc<TempWorkspace>) -> HarnessBuilder {
+pub(crate) fn instructed(
+    builder: HarnessBuilder,
+    workspace: &Arc<TempWorkspace>,
+) -> HarnessBuilder {
     let user_files = vec![workspace.beside("user.md")];
+    let settings = InstructionSettings {
+        user_files,
+        nested_skills: true,
+    };
     builder
         .tools(builtin_tools())
         .workspace(workspace.clone())
-        .services(|services| services.instructions = Some(InstructionSettings { user_files }))
+        .services(|services| services.instructions = Some(settings))
 }
 
-fn read(path: &str) -> Reply {
+pub(crate) fn read(path: &str) -> Reply {
     Reply::new().tool_call("read", json!({ "path": path }))
 }
 
 /// What the model was told of instruction files, message by message.
-fn told(events: &[SessionEvent]) -> Vec<&SystemMessage> {
+pub(crate) fn told(events: &[SessionEvent]) -> Vec<&SystemMessage> {
     let messages = events.messages().into_iter();
     let system = messages.filter_map(|message| match message {
         Message::System(system) => Some(system),
@@ -37,7 +44,7 @@ fn told(events: &[SessionEvent]) -> Vec<&SystemMessage> {
     system.filter(|it| !it.instructions.is_empty()).collect()
 }
 
-fn warnings(events: &[SessionEvent]) -> Vec<&str> {
+pub(crate) fn warnings(events: &[SessionEvent]) -> Vec<&str> {
     let warnings = events.iter().filter_map(|event| match &event.payload {
         SessionEventPayload::Warning { message } => Some(message.as_str()),
         _ => None,
@@ -46,7 +53,7 @@ fn warnings(events: &[SessionEvent]) -> Vec<&str> {
 }
 
 /// Everything that the model was shown.
-fn shown(harness: &Harness) -> String {
+pub(crate) fn shown(harness: &Harness) -> String {
     let requests = harness.requests();
     let last = requests.last().unwrap();
     let messages = last.messages.iter().map(|it| text_of(it));

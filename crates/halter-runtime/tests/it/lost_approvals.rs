@@ -4,14 +4,16 @@ use async_trait::async_trait;
 use halter_protocol::limits::DEFINITION_DIGITS;
 use halter_protocol::{
     ApprovalAnswer, ApprovalChoice, ApprovalRequest, RuleEffect, RuleSource, ServedDefinition,
-    SessionEvent, SessionEventPayload, SessionId, ToolCapabilities, ToolResult, ToolSpec,
+    SessionEvent, SessionEventPayload, SessionId, ToolCapabilities, ToolResult, ToolSpec, Turn,
 };
 use halter_runtime::{ApprovalHandler, Approvals};
+use halter_testkit::events::{collect, collect_until};
 use halter_testkit::{Harness, HarnessBuilder, Reply, ScriptedTool};
 use halter_tools::policy::SourcedRule;
 use halter_tools::{LateTools, Tool, ToolContext};
 use serde_json::{Value, json};
 use std::sync::{Arc, Mutex};
+use tokio::sync::Notify;
 
 const TOOL: &str = "mcp__x__echo";
 
@@ -25,6 +27,7 @@ struct Served {
 impl Tool for Served {
     fn spec(&self) -> ToolSpec {
         let mut spec = self.tool.spec();
+        spec.description = format!("Defined as {}.", self.definition.digest);
         spec.capabilities = ToolCapabilities {
             mutating: true,
             requires_approval: true,
@@ -174,4 +177,57 @@ async fn a_saved_rule_holds_for_the_definition_it_names() {
         harness.ask("call it").await;
         assert_eq!(person.asked().len(), asked);
     }
+}
+
+/// Says yes once the test lets it.
+#[derive(Default)]
+struct SlowPerson(Notify);
+
+#[async_trait]
+impl ApprovalHandler for SlowPerson {
+    async fn decide(&self, _session_id: &SessionId, _request: &ApprovalRequest) -> ApprovalAnswer {
+        self.0.notified().await;
+        ApprovalChoice::Once.into()
+    }
+}
+
+#[tokio::test]
+async fn a_tool_that_changes_while_a_person_reads_the_question_is_not_run() {
+    let late = Arc::new(LateTools::new());
+    late.set("x", vec![served(TOOL, b'1')]);
+    let person = Arc::new(SlowPerson::default());
+    let handler = person.clone();
+    let harness = harness(2, &Arc::default(), &late)
+        .services(|services| services.approvals = Approvals::Handler(handler))
+        .start();
+    let session = harness.session().await;
+    let turn = session.submit_turn(Turn::user("call it")).await.unwrap();
+    let mut events = Box::pin(turn);
+    collect_until(&mut events, |event| {
+        matches!(event, SessionEventPayload::ApprovalRequested(_))
+    })
+    .await;
+    late.set("x", vec![served(TOOL, b'2')]);
+    collect_until(&mut events, |event| {
+        matches!(event, SessionEventPayload::ToolsChanged { .. })
+    })
+    .await;
+    person.0.notify_one();
+    let told = outcome_of_call(&collect(events).await);
+    assert!(told.contains("since the call was approved"), "{told}");
+    assert!(told.contains("PolicyDenied"), "{told}");
+
+    // As it is now, it can be approved.
+    person.0.notify_one();
+    let told = outcome_of_call(&harness.run(&session, "again").await);
+    assert!(told.contains("Ok"), "{told}");
+}
+
+/// How the call of a turn ended.
+fn outcome_of_call(events: &[SessionEvent]) -> String {
+    let mut ends = events.iter().filter_map(|event| match &event.payload {
+        SessionEventPayload::ToolExecutionCompleted { outcome } => Some(format!("{outcome:?}")),
+        _ => None,
+    });
+    ends.next_back().unwrap()
 }

@@ -27,6 +27,7 @@ mod lost_approvals;
 mod marked_texts;
 mod media;
 mod memory;
+mod nested_skills;
 mod prefix;
 mod questions;
 mod quiet;

@@ -3,7 +3,8 @@
 
 use crate::subagents::{ended, last_word, task};
 use halter_protocol::{
-    PermissionMode, ResourceSnapshot, SessionEvent, SessionEventPayload, SkillDef, SkillFork, Turn,
+    CommandDef, PermissionMode, ResourceSnapshot, SessionEvent, SessionEventPayload, SkillDef,
+    SkillFork, Turn,
 };
 use halter_providers::Reply;
 use halter_runtime::{ResourceCell, Resources};
@@ -96,6 +97,34 @@ async fn what_a_skill_works_without_is_refused_in_the_turn_that_uses_it() {
     let why = first[0].as_ref().unwrap_err();
     assert!(why.contains("the skill 'look'"), "{why}");
     assert_eq!(writes(&harness.run(&session, "again").await), [Ok(())]);
+}
+
+#[tokio::test]
+async fn what_a_command_works_without_is_refused_in_its_turn_alone() {
+    for prompt in ["Look at it.", "Look at it: !`true`"] {
+        let script = [write(), "done".into(), write(), "done".into()];
+        let command = json!({"name": "look", "description": "Looks.", "prompt": prompt,
+            "path": "/c/look.md", "disallowed_tools": ["Write(src/**)"], "runs_commands": true});
+        let command: CommandDef = serde_json::from_value(command).unwrap();
+        let harness = with(Harness::scripted(script), skill("other"));
+        let services = harness.runtime().services();
+        let resources = services.resources.get();
+        let mut snapshot = ResourceSnapshot::clone(&resources.snapshot);
+        snapshot.revision = "commands".into();
+        snapshot.commands.insert("look".into(), command);
+        harness.runtime().replace_resources(Resources {
+            snapshot: Arc::new(snapshot),
+            ..Resources::default()
+        });
+        let session = harness.session().await;
+        let turn: Turn = session.invocation("/look").unwrap().unwrap();
+        let first = writes(&collect(session.submit_turn(turn).await.unwrap()).await);
+        let why = first[0].as_ref().unwrap_err();
+        assert!(why.contains("the command 'look'"), "{why}");
+        let next = writes(&harness.run(&session, "again").await);
+        let why = next[0].as_ref().unwrap_err();
+        assert!(!why.contains("the command"), "asked about as before: {why}");
+    }
 }
 
 /// A skill that a subagent of the type `explore` follows.

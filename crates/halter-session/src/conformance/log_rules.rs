@@ -9,7 +9,8 @@ use crate::{
 };
 use halter_protocol::fold::fold_events;
 use halter_protocol::{
-    ContentPart, Message, ResourcesLoaded, SessionEventPayload, ToolResult, UserMessage,
+    ContentPart, Message, PromptSegment, PromptSegmentKind, ResourcesLoaded, SessionEventPayload,
+    ToolResult, UserMessage,
 };
 use serde_json::json;
 use std::sync::Arc;
@@ -231,6 +232,30 @@ pub async fn resources_are_stored_once(open: impl OpenStore) {
     let hash = BlobHash::of(snapshot.as_bytes());
     assert!(store.delete(&"ses_1".into()).await.unwrap());
     assert_eq!(store.blob(&hash).await.unwrap().unwrap(), snapshot);
+    assert!(store.delete(&"ses_2".into()).await.unwrap());
+    assert_eq!(store.blob(&hash).await.unwrap(), None);
+}
+
+/// What sessions start with, such as the texts of instruction files, lies in one
+/// blob for all of them and goes with the last.
+pub async fn prompts_are_stored_once(open: impl OpenStore) {
+    let store = open().await;
+    let text = "rule ".repeat(MAX_INLINE_STRING_BYTES);
+    let hash = BlobHash::of(text.as_bytes());
+    for id in ["ses_1", "ses_2"] {
+        let mut start = blueprint(id);
+        start.system_prompt = vec![PromptSegment::new(
+            PromptSegmentKind::Instructions,
+            text.as_str(),
+        )];
+        let record = SessionRecord::new(start);
+        store.create(record.clone()).await.unwrap();
+        assert_eq!(store.blob(&hash).await.unwrap().unwrap(), text);
+        let opened = open().await.open(&id.into()).await.unwrap();
+        assert_eq!(opened.record, record);
+    }
+    assert!(store.delete(&"ses_1".into()).await.unwrap());
+    assert_eq!(store.blob(&hash).await.unwrap().unwrap(), text);
     assert!(store.delete(&"ses_2".into()).await.unwrap());
     assert_eq!(store.blob(&hash).await.unwrap(), None);
 }

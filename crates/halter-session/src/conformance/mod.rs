@@ -76,6 +76,7 @@ macro_rules! session_store_conformance {
             large_texts_are_stored_once,
             images_are_stored_once,
             resources_are_stored_once,
+            prompts_are_stored_once,
             deleting_removes_everything_unshared,
             lines_are_kept_byte_for_byte,
             unknown_sessions_are_named,

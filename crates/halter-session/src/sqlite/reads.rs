@@ -3,6 +3,7 @@
 use super::fault::SqliteFault;
 use super::{integer, natural};
 use crate::blob::BlobHash;
+use crate::blueprint::decode_blueprint;
 use crate::error::StoreError;
 use crate::limits::{MAX_READ_BYTES, MAX_READ_EVENTS};
 use crate::records::{
@@ -75,12 +76,8 @@ pub(super) fn open(
         .optional()?;
     let (schema_version, head, title, blueprint, checkpoint) =
         row.ok_or_else(|| StoreError::not_found(session_id))?;
-    let blueprint = serde_json::from_str(&blueprint.unwrap_or_default());
-    let blueprint = blueprint.map_err(|error| StoreError::Corrupt {
-        what: format!("the blueprint of session '{session_id}'"),
-        why: error.to_string(),
-        remedy: "delete the session and start a new one; no other session is affected".into(),
-    })?;
+    let stored = blueprint.unwrap_or_default();
+    let blueprint = decode_blueprint(session_id, &stored, |hash| blob(connection, hash))?;
     Ok(OpenedSession {
         record: SessionRecord {
             blueprint,

@@ -3,6 +3,8 @@
 
 use super::fault::SqliteFault;
 use super::{integer, micros, natural};
+use crate::blob::Blob;
+use crate::blueprint::encode_blueprint;
 use crate::error::StoreError;
 use crate::records::{AppendBatch, SessionRecord, WriterToken};
 use crate::store::{Standing, check_append};
@@ -19,10 +21,7 @@ pub(super) fn create(
     if key_of(connection, &session_id)?.is_some() {
         return Err(StoreError::AlreadyExists { session_id }.into());
     }
-    let json = serde_json::to_string(blueprint).map_err(|error| StoreError::InvalidBatch {
-        session_id: session_id.clone(),
-        reason: error.to_string(),
-    })?;
+    let (json, blobs) = encode_blueprint(blueprint)?;
     let created_at = micros(blueprint.created_at);
     connection
         .prepare_cached(
@@ -36,9 +35,11 @@ pub(super) fn create(
             record.schema_version,
             escape_path(&blueprint.working_dir),
         ])?;
+    let key = connection.last_insert_rowid();
     connection
         .prepare_cached("INSERT INTO blueprints (session, json) VALUES (?1, ?2)")?
-        .execute(params![connection.last_insert_rowid(), json])?;
+        .execute(params![key, json])?;
+    insert_blobs(connection, key, &blobs)?;
     Ok(WriterToken {
         session_id,
         epoch: 1,
@@ -75,7 +76,7 @@ pub(super) fn append(
     for event in &batch.events {
         insert.execute(params![key, integer(event.sequence), &*event.json])?;
     }
-    insert_blobs(connection, key, batch)?;
+    insert_blobs(connection, key, &batch.blobs)?;
     if let Some(checkpoint) = &batch.checkpoint {
         connection
             .prepare_cached(
@@ -101,15 +102,15 @@ pub(super) fn append(
     Ok(head)
 }
 
-fn insert_blobs(connection: &Connection, key: i64, batch: &AppendBatch) -> Result<(), SqliteFault> {
-    if batch.blobs.is_empty() {
+fn insert_blobs(connection: &Connection, key: i64, blobs: &[Blob]) -> Result<(), SqliteFault> {
+    if blobs.is_empty() {
         return Ok(());
     }
     let mut store =
         connection.prepare_cached("INSERT OR IGNORE INTO blobs (hash, bytes) VALUES (?1, ?2)")?;
     let mut note = connection
         .prepare_cached("INSERT OR IGNORE INTO blob_uses (session, hash) VALUES (?1, ?2)")?;
-    for blob in &batch.blobs {
+    for blob in blobs {
         let hash = blob.hash.as_bytes();
         // What this session refers to already is stored already.
         if note.execute(params![key, hash])? == 1 {

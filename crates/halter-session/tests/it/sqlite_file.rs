@@ -1,8 +1,10 @@
 //! The SQLite file: what is created, what is refused, what a full disk does.
 
-use halter_protocol::{ContentPart, SessionEventPayload, SessionState, ToolResult};
+use halter_protocol::{
+    ContentPart, PromptSegment, PromptSegmentKind, SessionEventPayload, SessionState, ToolResult,
+};
 use halter_session::conformance::{blueprint, pending, turn};
-use halter_session::limits::SQLITE_BUSY_MILLIS;
+use halter_session::limits::{MAX_INLINE_STRING_BYTES, SQLITE_BUSY_MILLIS};
 use halter_session::{
     AppendBatch, Blob, Durability, DurabilityPolicy, EventRecord, PageRequest, SessionLog,
     SessionRecord, SessionStore, SqliteOptions, SqliteSessionStore, StoreError,
@@ -412,6 +414,33 @@ async fn a_file_held_for_too_long_is_named() {
     assert!(error.is_retryable());
     other.execute_batch("COMMIT").unwrap();
     assert_eq!(append_one(&store, "ses_1").await.unwrap(), 1);
+}
+
+#[tokio::test]
+async fn a_long_prompt_lies_beside_its_blueprint_or_in_it() {
+    let (_directory, path) = place();
+    let text = "rule ".repeat(MAX_INLINE_STRING_BYTES);
+    let mut start = blueprint("ses_1");
+    start.system_prompt = vec![PromptSegment::new(PromptSegmentKind::System, &*text)];
+    let record = SessionRecord::new(start);
+    let store = SqliteSessionStore::open(&path).await.unwrap();
+    store.create(record.clone()).await.unwrap();
+    store.close().await.unwrap();
+    let query = |sql: &str| -> i64 {
+        let connection = Connection::open(&path).unwrap();
+        connection.query_row(sql, [], |row| row.get(0)).unwrap()
+    };
+    assert!(query("SELECT length(json) FROM blueprints") < 1_000);
+    assert_eq!(query("SELECT count(*) FROM blobs"), 1);
+    // Earlier versions wrote all of it into the blueprint.
+    let json = serde_json::to_string(&record.blueprint).unwrap();
+    edit(
+        &path,
+        &format!("UPDATE blueprints SET json = '{json}'; DELETE FROM blobs;"),
+    );
+    let store = SqliteSessionStore::open(&path).await.unwrap();
+    let opened = store.open(&"ses_1".into()).await.unwrap();
+    assert_eq!(opened.record, record);
 }
 
 #[tokio::test]

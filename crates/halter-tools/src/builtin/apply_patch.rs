@@ -6,11 +6,10 @@ mod place;
 use super::file_set::{FileKey, FileSet, change_files, diff_files};
 use super::support::{CHANGES, spelled};
 use crate::context::ToolContext;
-use crate::limits::PATCH_BYTES;
 use crate::typed::TypedTool;
 use anyhow::{Context as _, bail};
 use async_trait::async_trait;
-use grammar::{FilePatch, Hunk, PatchedFile};
+use grammar::{Hunk, PatchedFile};
 use halter_protocol::{Action, ToolCapabilities, ToolResult};
 use place::PlacedHunk;
 use schemars::JsonSchema;
@@ -44,12 +43,12 @@ impl TypedTool for ApplyPatchTool {
         CHANGES
     }
 
-    /// Every path the patch names. One that cannot be read names none and
-    /// changes nothing.
+    /// Every path the patch names. One that cannot be read, or is too large,
+    /// names none and changes nothing.
     fn actions(&self, input: &Value) -> Vec<Action> {
         let patch = input.get("patch").and_then(Value::as_str);
         let parsed = patch.and_then(|patch| grammar::parse(patch).ok());
-        let paths = parsed.iter().flatten().flat_map(paths_of);
+        let paths = parsed.into_iter().flat_map(|patch| patch.paths);
         let write = |path: &str| Action::Write {
             path: spelled(path),
         };
@@ -66,15 +65,8 @@ impl TypedTool for ApplyPatchTool {
         input: ApplyPatchInput,
     ) -> anyhow::Result<ToolResult> {
         let patch = input.patch;
-        if patch.len() > PATCH_BYTES {
-            bail!(
-                "the patch has {} bytes, over the limit of {PATCH_BYTES}; apply it in parts",
-                patch.len()
-            );
-        }
-        let parsed = grammar::parse(&patch)?;
-        let paths = parsed.iter().flat_map(paths_of).map(str::to_owned);
-        let paths = paths.collect();
+        let paths = grammar::parse(&patch)?.paths;
+        let paths = paths.into_iter().map(str::to_owned).collect();
         let (placed, changed) =
             change_files(context, paths, move |files| plan(files, &patch)).await?;
         let files: Vec<Value> = changed
@@ -92,20 +84,12 @@ impl TypedTool for ApplyPatchTool {
     }
 }
 
-fn paths_of<'a>(file: &FilePatch<'a>) -> Vec<&'a str> {
-    let mut paths = vec![file.path];
-    if let PatchedFile::Update { move_to, .. } = &file.change {
-        paths.extend(move_to);
-    }
-    paths
-}
-
 /// Where the hunks of each file went, by the path it has in the end.
 type Placed = BTreeMap<String, Vec<PlacedHunk>>;
 
 fn plan(files: &mut FileSet, patch: &str) -> anyhow::Result<Placed> {
     let mut placed = Placed::new();
-    for file in grammar::parse(patch)? {
+    for file in grammar::parse(patch)?.files {
         let key = files.open(file.path)?;
         match file.change {
             PatchedFile::Add(lines) => {

@@ -52,7 +52,7 @@ pub(crate) struct AskUserTool;
 impl TypedTool for AskUserTool {
     type Input = AskUserInput;
     const NAME: &'static str = "ask_user";
-    const SUMMARY: Option<&'static str> = Some("questions with options");
+    const SUMMARY: Option<&'static str> = Some("ask the user questions");
     const RARE: bool = true;
 
     fn capabilities(&self) -> ToolCapabilities {
@@ -68,7 +68,10 @@ impl TypedTool for AskUserTool {
     }
 
     fn unavailable(&self, harness: &HarnessFacts<'_>) -> Option<String> {
-        (!harness.attended).then(|| "nobody can be asked here".to_owned())
+        (!harness.attended).then(|| {
+            "nobody can be asked here; decide yourself, and say in your answer what you assumed"
+                .to_owned()
+        })
     }
 
     async fn run(&self, context: ToolContext, input: AskUserInput) -> anyhow::Result<ToolResult> {

@@ -31,8 +31,9 @@ use halter_protocol::{Action, ToolCapabilities, ToolError, ToolErrorCode, ToolRe
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Value, json};
+use std::sync::Arc;
 use std::time::Duration;
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout, timeout_at};
 
 /// Use web pages in a browser of this session. `navigate` to a `url`, look at
 /// the page with `snapshot`, which names elements such as e7, and act on them:
@@ -270,9 +271,24 @@ impl BrowserTool {
             text: input.text.clone(),
         });
         let deadline = Instant::now() + Duration::from_secs(input.timeout_secs);
-        let acting = page::act(context, running, input, deadline);
+        let limit = deadline + Duration::from_secs(BROWSER_GRACE_SECS);
+        let view = Arc::clone(&running.view);
+        let mut acting = Box::pin(page::act(context, running, input, deadline));
+        if let Ok(result) = timeout_at(deadline, &mut acting).await {
+            return Some(result);
+        }
+        if view.awaited().is_none()
+            && let Ok(result) = timeout_at(limit, &mut acting).await
+        {
+            return Some(result);
+        }
+        // A page answers nothing while it waits for the server of another, which
+        // on a busy machine it may have begun late.
+        let url = view.awaited()?;
+        drop(acting);
         let grace = Duration::from_secs(BROWSER_GRACE_SECS);
-        tokio::time::timeout_at(deadline + grace, acting).await.ok()
+        let stopped = timeout(grace, page::stop(running, &url, input)).await;
+        stopped.ok().map(Err)
     }
 
     /// Starts a browser, or connects to the one elsewhere.

@@ -28,7 +28,7 @@ pub(crate) struct CurrentTimeTool;
 impl TypedTool for CurrentTimeTool {
     type Input = CurrentTimeInput;
     const NAME: &'static str = "current_time";
-    const SUMMARY: Option<&'static str> = Some("and zone");
+    const SUMMARY: Option<&'static str> = Some("date, time and zone");
     const RARE: bool = true;
 
     fn concurrency(&self) -> ToolConcurrency {
@@ -52,7 +52,7 @@ impl TypedTool for CurrentTimeTool {
                 }
                 None => own_zone(&context.tool_sessions),
             };
-            let elapsed = context.tool_sessions.opened().elapsed();
+            let elapsed = context.tool_sessions.age();
             let mut value = described(Timestamp::now(), &name, zone);
             if let Some(object) = value.as_object_mut() {
                 let seconds = elapsed.as_millis() as f64 / 1000.0;

@@ -33,7 +33,7 @@ pub(crate) struct DeleteTool;
 impl TypedTool for DeleteTool {
     type Input = DeleteInput;
     const NAME: &'static str = "delete";
-    const SUMMARY: Option<&'static str> = Some("files or directories");
+    const SUMMARY: Option<&'static str> = Some("delete files or directories");
     const RARE: bool = true;
 
     fn capabilities(&self) -> ToolCapabilities {

@@ -19,7 +19,7 @@ use serde_json::{Value, json};
 /// `replace_all`.
 #[derive(Deserialize, JsonSchema)]
 pub(crate) struct EditInput {
-    /// Absolute or relative to the working directory.
+    /// Absolute, or from the working directory.
     #[schemars(length(min = 1))]
     path: String,
     /// The text to replace, with its whitespace.

@@ -157,7 +157,10 @@ fn same_but_for_whitespace(text: &FileText<'_>, wanted: &str) -> Option<String> 
     if wanted.iter().all(|line| line.is_empty()) {
         return None;
     }
-    let at = lines.windows(wanted.len()).position(|window| {
+    // Lines that all look alike would be compared again and again.
+    let places = crate::limits::LINE_COMPARISONS / wanted.len();
+    let mut windows = lines.windows(wanted.len()).take(places);
+    let at = windows.position(|window| {
         window
             .iter()
             .map(|line| line.trim())

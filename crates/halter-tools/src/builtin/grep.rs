@@ -29,8 +29,7 @@ use std::path::{Path, PathBuf};
 use tokio_util::sync::CancellationToken;
 
 /// Search files with a regular expression (Rust syntax: escape `{`, `(`, `[`
-/// and `.` to mean themselves). Use it, not the shell. Ignored, hidden and
-/// binary files are skipped.
+/// and `.` to mean themselves). Ignored, hidden and binary files are skipped.
 #[derive(Deserialize, JsonSchema)]
 pub(crate) struct GrepInput {
     /// The regular expression.
@@ -43,7 +42,7 @@ pub(crate) struct GrepInput {
     /// others.
     #[schemars(length(min = 1, max = PATTERN_CHARS))]
     glob: Option<String>,
-    /// Only files of this language, such as `rust`, `py` or `js`.
+    /// Only files of this language, such as `rust` or `py`.
     #[serde(rename = "type")]
     file_type: Option<String>,
     /// Ignore upper and lower case.
@@ -62,7 +61,7 @@ pub(crate) struct GrepInput {
     context_after: u64,
     /// The most matches, or files in the other modes, to return.
     #[serde(default = "default_matches")]
-    #[schemars(range(min = 1, max = GREP_MAX_MATCHES))]
+    #[schemars(range(min = 1, max = GREP_MAX_MATCHES), extend("unsent" = true))]
     max_matches: u64,
     /// How many to skip: `next_offset` of the last result.
     #[serde(default)]

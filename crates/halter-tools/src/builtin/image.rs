@@ -82,7 +82,7 @@ pub(crate) struct ImageTool;
 impl TypedTool for ImageTool {
     type Input = ImageInput;
     const NAME: &'static str = "image";
-    const SUMMARY: Option<&'static str> = Some("crop, resize or convert one");
+    const SUMMARY: Option<&'static str> = Some("crop, resize or convert images");
     const RARE: bool = true;
 
     fn capabilities(&self) -> ToolCapabilities {

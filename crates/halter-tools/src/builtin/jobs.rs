@@ -1,6 +1,7 @@
 //! The background jobs of a session: what `shell` starts and `process` looks
 //! at.
 
+use super::refused::{ReportedHosts, add_sandbox_note};
 use super::shell::signal_of;
 use super::support::text_head;
 use crate::context::ToolContext;
@@ -28,6 +29,7 @@ pub(super) struct Job {
     pub(super) running: Arc<dyn RunningCommand>,
     /// Up to where its output was shown.
     shown: AtomicU64,
+    reported: ReportedHosts,
 }
 
 /// A job that a call names.
@@ -58,15 +60,13 @@ impl Jobs {
         self.check_room()?;
         self.remember_ended(context);
         let shown = text_head(&command.text, JOB_COMMAND_BYTES).to_owned();
-        let started = context.exec()?.start(command).await?;
+        let started = context.exec().await?.start(command).await?;
         let job = self.add(context, shown, started.command);
         context.remember(MemoryChange::Job {
             job: job.remembered(),
         });
-        let mut answer = job.row();
-        if let Some(note) = started.sandbox_note {
-            answer.insert("sandbox_note".into(), note.into());
-        }
+        let mut answer = job.row(context);
+        add_sandbox_note(&mut answer, started.sandbox_note);
         Ok(Value::Object(answer))
     }
 
@@ -101,6 +101,7 @@ impl Jobs {
             command,
             running,
             shown: AtomicU64::new(0),
+            reported: ReportedHosts::default(),
         });
         jobs.push(Arc::clone(&job));
         if jobs.len() > JOBS_KEPT
@@ -164,7 +165,7 @@ impl Jobs {
         let past = past
             .filter(|job| !is_live(job.number))
             .map(|job| past_row(job));
-        let rows = past.chain(live.iter().map(|job| Value::Object(job.row())));
+        let rows = past.chain(live.iter().map(|job| Value::Object(job.row(context))));
         json!({"jobs": rows.collect::<Vec<_>>()})
     }
 }
@@ -187,7 +188,7 @@ impl Job {
     }
 
     /// What is known of it now.
-    pub(super) fn row(&self) -> Map<String, Value> {
+    pub(super) fn row(&self, context: &ToolContext) -> Map<String, Value> {
         let progress = self.running.progress();
         let mut row = Map::new();
         row.insert("job_id".into(), self.id().into());
@@ -197,6 +198,7 @@ impl Job {
         }
         add_state(&mut row, progress);
         row.insert("printed_bytes".into(), progress.printed.into());
+        self.reported.tell(context, &*self.running, &mut row);
         row
     }
 
@@ -233,7 +235,10 @@ pub(super) fn add_state(row: &mut Map<String, Value>, progress: BackgroundProgre
 /// A job whose output is gone.
 pub(super) fn past_row(job: &BackgroundJob) -> Value {
     let note = match job.running {
-        true => "it was ended with the session before that was resumed; its output is gone",
+        true => {
+            "it was ended when the session was left, before it was resumed; its output is gone. \
+             `shell` starts it again, if it is still needed"
+        }
         false => "its output is gone",
     };
     let mut row = json!({

@@ -35,7 +35,7 @@ pub(crate) struct ListTool;
 impl TypedTool for ListTool {
     type Input = ListInput;
     const NAME: &'static str = "list";
-    const SUMMARY: Option<&'static str> = Some("a directory");
+    const SUMMARY: Option<&'static str> = Some("list a directory");
     const RARE: bool = true;
 
     fn concurrency(&self) -> ToolConcurrency {

@@ -27,6 +27,7 @@ mod profile;
 #[cfg(feature = "pty")]
 mod pty;
 mod read;
+mod refused;
 mod rename;
 mod shell;
 mod skill;

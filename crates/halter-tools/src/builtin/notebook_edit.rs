@@ -49,7 +49,7 @@ pub(crate) struct NotebookEditTool;
 impl TypedTool for NotebookEditTool {
     type Input = NotebookEditInput;
     const NAME: &'static str = "notebook_edit";
-    const SUMMARY: Option<&'static str> = Some("cells of a Jupyter notebook");
+    const SUMMARY: Option<&'static str> = Some("edit a Jupyter notebook");
     const RARE: bool = true;
 
     fn capabilities(&self) -> ToolCapabilities {

@@ -85,7 +85,7 @@ impl TypedTool for ProcessTool {
         let value = match input.action {
             ProcessAction::KillTree => kill_tree(&context, &input).await?,
             ProcessAction::ListDescendants => {
-                let tree = context.exec()?.processes(input.pid).await?;
+                let tree = context.exec().await?.processes(input.pid).await?;
                 listing(tree.root, tree.descendants.iter().map(row))
             }
             _ => {
@@ -110,7 +110,7 @@ async fn kill_tree(context: &ToolContext, input: &ProcessInput) -> anyhow::Resul
         bail!("`kill_tree` needs `pid`: call `list_descendants` to see what runs");
     };
     let signal = input.signal.unwrap_or(KILL);
-    let sent = context.exec()?.signal_tree(pid, signal).await?;
+    let sent = context.exec().await?.signal_tree(pid, signal).await?;
     Ok(signalled(pid, signal, &sent))
 }
 
@@ -126,7 +126,9 @@ async fn of_jobs(
     let job = match jobs.find(context, input.job_id.as_deref())? {
         NamedJob::Live(job) => job,
         NamedJob::Past(job) => match input.action {
-            ProcessAction::Write => bail!("the job has ended: it takes no more input"),
+            ProcessAction::Write => {
+                bail!("the job has ended and takes no more input; `shell` starts another")
+            }
             _ => return Ok(past_row(&job)),
         },
     };
@@ -134,10 +136,10 @@ async fn of_jobs(
     match input.action {
         ProcessAction::Poll => {
             wait(context, &job, from).await?;
-            output::answer(&job, from, Shown::Newest).await
+            output::answer(context, &job, from, Shown::Newest).await
         }
-        ProcessAction::Read => output::answer(&job, from, Shown::Next).await,
-        ProcessAction::Write => write(&job, input.input.as_deref()).await,
+        ProcessAction::Read => output::answer(context, &job, from, Shown::Next).await,
+        ProcessAction::Write => write(context, &job, input.input.as_deref()).await,
         _ => kill(context, &job, input.signal).await,
     }
 }
@@ -163,12 +165,12 @@ async fn wait(context: &ToolContext, job: &Arc<Job>, from: u64) -> anyhow::Resul
     }
 }
 
-async fn write(job: &Job, input: Option<&str>) -> anyhow::Result<Value> {
+async fn write(context: &ToolContext, job: &Job, input: Option<&str>) -> anyhow::Result<Value> {
     match input {
         Some(text) => job.running.write(text.as_bytes()).await?,
         None => job.running.end_input().await,
     }
-    let mut answer = job.row();
+    let mut answer = job.row(context);
     answer.insert("written_bytes".into(), input.map_or(0, str::len).into());
     Ok(Value::Object(answer))
 }
@@ -183,7 +185,7 @@ async fn kill(context: &ToolContext, job: &Job, signal: Option<i32>) -> anyhow::
             () = context.cancel.cancelled() => bail!(cancelled()),
         },
     }
-    Ok(Value::Object(job.row()))
+    Ok(Value::Object(job.row(context)))
 }
 
 fn signalled(pid: i32, signal: i32, sent: &[KillOutcome]) -> Value {

@@ -9,6 +9,7 @@ use super::change::change_file;
 use super::shell::{CommandToJudge, JudgedCommand, command_actions, signal_of};
 use super::support::{blocking, path_in};
 use super::write::unless_changed;
+use crate::availability::HarnessFacts;
 use crate::context::{ToolContext, cancelled};
 use crate::exec::{BackgroundCommand, RunningCommand, RunningSampling, StackSamples};
 use crate::limits::{
@@ -31,7 +32,7 @@ use std::time::{Duration, Instant};
 
 /// Find out where time goes: samples a `command` that it starts, or a process
 /// of this session (`pid`) with all below it, and answers with the hottest
-/// functions and a flame graph. Ends after `seconds`, or with the command,
+/// functions and a flame graph. Ends after `last_seconds`, or with the command,
 /// which is then ended. Build what you measure with optimisation and debug
 /// information, and with frame pointers if stacks are cut short.
 #[derive(Deserialize, JsonSchema)]
@@ -51,7 +52,10 @@ pub(crate) struct ProfileInput {
     /// How long to sample at most.
     #[serde(default = "default_secs")]
     #[schemars(range(min = 1, max = PROFILE_SECS))]
-    seconds: u64,
+    last_seconds: u64,
+    /// The same as `last_seconds`.
+    #[schemars(range(min = 1, max = PROFILE_SECS), extend("unsent" = true))]
+    seconds: Option<u64>,
     /// Samples in a second.
     #[serde(default = "default_hertz")]
     #[schemars(range(min = 1, max = PROFILE_HERTZ))]
@@ -59,6 +63,12 @@ pub(crate) struct ProfileInput {
     /// Write the flame graph to this SVG file.
     #[schemars(length(min = 1))]
     output_path: Option<String>,
+}
+
+impl ProfileInput {
+    fn time(&self) -> u64 {
+        self.seconds.unwrap_or(self.last_seconds)
+    }
 }
 
 fn default_secs() -> u64 {
@@ -96,6 +106,14 @@ impl TypedTool for ProfileTool {
         actions
     }
 
+    fn unavailable(&self, harness: &HarnessFacts<'_>) -> Option<String> {
+        (!harness.samples_processes).then(|| {
+            "processes cannot be sampled where commands run; run `perf` there with `shell`, or \
+             set exec.backend = \"local\""
+                .to_owned()
+        })
+    }
+
     async fn run(&self, context: ToolContext, input: ProfileInput) -> anyhow::Result<ToolResult> {
         let mut facts = Map::new();
         let begun = Instant::now();
@@ -130,7 +148,7 @@ async fn sampled(
             Ok((samples, command.clone()))
         }
         (None, Some(pid)) => {
-            let sampling = context.exec()?.sample(pid, input.hertz).await?;
+            let sampling = context.exec().await?.sample(pid, input.hertz).await?;
             let samples = taken(sampling, input, None).await?;
             Ok((samples, format!("process {pid}")))
         }
@@ -164,7 +182,7 @@ async fn of_command(
     waiting.cwd = cwd;
     waiting.environment = environment;
     waiting.place = place;
-    let exec = context.exec()?;
+    let exec = context.exec().await?;
     let started = exec.start(waiting).await?;
     let running = started.command;
     if let Some(note) = started.sandbox_note {
@@ -189,7 +207,7 @@ async fn of_command(
             }
         }
         None => {
-            facts.insert("ended_after_secs".into(), input.seconds.into());
+            facts.insert("ended_after_secs".into(), input.time().into());
         }
     }
     let printed = running.progress().printed;
@@ -227,7 +245,7 @@ async fn taken(
     tokio::select! {
         () = ended => {}
         () = sampling.over() => {}
-        () = tokio::time::sleep(Duration::from_secs(input.seconds)) => {}
+        () = tokio::time::sleep(Duration::from_secs(input.time())) => {}
     }
     sampling.finish().await
 }

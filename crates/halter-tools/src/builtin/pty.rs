@@ -1,11 +1,14 @@
 //! `pty`: programs that want a terminal.
 
 mod keys;
+mod line_drawing;
 mod screen;
 mod terminals;
 
 use super::jobs::add_state;
+use super::refused::add_sandbox_note;
 use super::shell::{CommandToJudge, command_actions};
+use crate::availability::{HarnessFacts, denied};
 use crate::context::{ToolContext, cancelled};
 use crate::exec::{BackgroundCommand, TerminalSize};
 use crate::limits::{
@@ -31,7 +34,7 @@ use terminals::{AwaitedScreen, OpenTerminal, Terminals};
 /// commands use `shell`.
 #[derive(Deserialize, JsonSchema)]
 pub(crate) struct PtyInput {
-    /// `start` needs `command`, `resize` needs `columns` and `rows`.
+    /// `start` needs `command`, `resize` needs `cols` and `rows`.
     action: PtyAction,
     /// The terminal, as `start` names it; may be left out if there is one.
     terminal_id: Option<String>,
@@ -49,6 +52,9 @@ pub(crate) struct PtyInput {
     outside_sandbox: bool,
     /// Width of the terminal; 120 for a new one.
     #[schemars(range(min = 1, max = PTY_COLUMNS))]
+    cols: Option<u16>,
+    /// The same as `cols`.
+    #[schemars(range(min = 1, max = PTY_COLUMNS), extend("unsent" = true))]
     columns: Option<u16>,
     /// Height of the terminal; 40 for a new one.
     #[schemars(range(min = 1, max = PTY_ROWS))]
@@ -67,6 +73,12 @@ pub(crate) struct PtyInput {
     /// For `read`: output with its control sequences from this byte on, in
     /// place of the screen.
     raw_offset: Option<u64>,
+}
+
+impl PtyInput {
+    fn width(&self) -> Option<u16> {
+        self.cols.or(self.columns)
+    }
 }
 
 #[derive(Deserialize, JsonSchema, Clone, Copy)]
@@ -106,6 +118,11 @@ impl TypedTool for PtyTool {
         }
     }
 
+    fn unavailable(&self, harness: &HarnessFacts<'_>) -> Option<String> {
+        // Nothing can be started where no command is run.
+        denied(harness, "shell")
+    }
+
     fn actions(&self, input: &Value) -> Vec<Action> {
         match input.get("action").and_then(Value::as_str) {
             Some("start") => command_actions(input),
@@ -130,9 +147,7 @@ impl TypedTool for PtyTool {
         };
         let terminal = if let PtyAction::Start = input.action {
             let (terminal, note) = start(&context, &terminals, &input).await?;
-            if let Some(note) = note {
-                answer.insert("sandbox_note".into(), note.into());
-            }
+            add_sandbox_note(&mut answer, note);
             terminal
         } else {
             let terminal = terminals.find(input.terminal_id.as_deref())?;
@@ -142,6 +157,9 @@ impl TypedTool for PtyTool {
         let found = terminal.wait(&context, &awaited).await?;
         answer.insert("terminal_id".into(), terminal.id.clone().into());
         add_state(&mut answer, terminal.command.progress());
+        terminal
+            .reported
+            .tell(&context, &*terminal.command, &mut answer);
         if awaited.text.is_some() {
             answer.insert("found".into(), found.into());
         }
@@ -170,7 +188,7 @@ async fn start(
     };
     let judged = judged.judged(context).await?;
     let size = TerminalSize {
-        columns: input.columns.unwrap_or(120),
+        columns: input.width().unwrap_or(120),
         rows: input.rows.unwrap_or(40),
     };
     let mut command = BackgroundCommand::new(text.clone(), PTY_RAW_BYTES);
@@ -232,8 +250,8 @@ async fn write(terminal: &OpenTerminal, input: &PtyInput) -> anyhow::Result<()> 
 }
 
 async fn resize(terminal: &OpenTerminal, input: &PtyInput) -> anyhow::Result<()> {
-    let (Some(columns), Some(rows)) = (input.columns, input.rows) else {
-        bail!("`resize` needs `columns` and `rows`");
+    let (Some(columns), Some(rows)) = (input.width(), input.rows) else {
+        bail!("`resize` needs `cols` and `rows`");
     };
     terminal.resize(TerminalSize { columns, rows }).await
 }

@@ -29,13 +29,12 @@ use std::io::{Cursor, Read};
 use std::time::{Duration, Instant};
 use tokio_util::sync::CancellationToken;
 
-/// Read a text file, an image (PNG, JPEG, GIF, WebP) or a PDF. Use it, not the
-/// shell, and always before you edit. A long text comes in pages: go on at
-/// `next_offset`. An image or PDF comes whole. A path such as `blob:0f3a` stands
-/// for an earlier output of this session.
+/// Read a text file, an image (PNG, JPEG, GIF, WebP) or a PDF, always before you
+/// edit it. A long text comes in pages: go on at `next_offset`. A path such as
+/// `blob:0f3a` stands for an earlier output of this session.
 #[derive(Deserialize, JsonSchema)]
 pub(crate) struct ReadInput {
-    /// Absolute or relative to the working directory.
+    /// Absolute, or from the working directory.
     #[schemars(length(min = 1))]
     path: String,
     /// The first line, counted from 1.

@@ -31,7 +31,7 @@ pub(crate) struct RenameTool;
 impl TypedTool for RenameTool {
     type Input = RenameInput;
     const NAME: &'static str = "rename";
-    const SUMMARY: Option<&'static str> = Some("or move");
+    const SUMMARY: Option<&'static str> = Some("rename or move a file");
     const RARE: bool = true;
 
     fn capabilities(&self) -> ToolCapabilities {

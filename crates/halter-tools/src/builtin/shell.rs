@@ -11,7 +11,7 @@ use crate::limits::{
 };
 use crate::typed::TypedTool;
 use async_trait::async_trait;
-use halter_policy::shell::repository_environment;
+use halter_policy::shell::{repository_environment, repository_environment_elsewhere};
 use halter_policy::{PolicyError, ToolPolicy};
 use halter_protocol::{Action, ToolCapabilities, ToolResult};
 pub(super) use report::signal_of;
@@ -25,35 +25,35 @@ use std::sync::Arc;
 use std::time::Duration;
 
 /// Run bash in a shell that is kept for the session: a `cd` lasts. Use it to
-/// build, test and run git; for files use `read`, `grep`, `glob`, `write` and
+/// build, test and run git; for files, use `read`, `grep`, `glob`, `write` and
 /// `edit`. Every program must be one that the user allows, named literally, and
 /// every file lie in an allowed directory. Pipelines, loops, functions,
 /// substitutions and here-documents work. Quote variables, and put `--` before
 /// one that could look like an option. Always refused: `eval`, `exec`, `source`,
-/// setting `PATH` and its like, arithmetic with variables that are not set to
-/// numbers here. What throws work away (`rm -r`, `git reset --hard`, `git push
-/// --force`) is asked about. A command gets no credentials and no input. Long
-/// output is kept in the file that the result names.
+/// setting `PATH` and its like, arithmetic with variables not set to numbers
+/// here. What throws work away (`rm -r`, `git reset --hard`, `git push --force`)
+/// is asked about. A command gets no credentials and no input.
 #[derive(Deserialize, JsonSchema)]
 pub(crate) struct ShellInput {
     /// The command line.
     #[schemars(length(min = 1, max = SHELL_COMMAND_CHARS))]
     command: String,
     /// Where to run it, relative to the working directory.
-    #[schemars(length(min = 1))]
+    #[schemars(length(min = 1), extend("unsent" = true))]
     cwd: Option<String>,
     /// Variables for this command only.
-    #[schemars(extend("maxProperties" = SHELL_ENV_VARS))]
+    #[schemars(extend("maxProperties" = SHELL_ENV_VARS, "unsent" = true))]
     env: Option<BTreeMap<String, String>>,
-    /// Stop it after this time; 120000 if left out. The user sets an upper bound.
+    /// Stop it after this time; 120000 if left out.
     #[schemars(range(min = 1))]
     timeout_ms: Option<u64>,
     /// Run it in a shell of its own until the session or a given `timeout_ms`
-    /// ends; answers at once with a `job_id` for `process`.
+    /// ends; answers with a `job_id` for `process`.
     #[serde(default)]
     background: bool,
-    /// Ask the user to run it outside the sandbox, which refused it.
+    /// Ask the user to run it outside the sandbox, which refused it and said so.
     #[serde(default)]
+    #[schemars(extend("unsent" = true))]
     outside_sandbox: bool,
 }
 
@@ -112,7 +112,8 @@ impl TypedTool for ShellTool {
         command.hosts = context.hosts.clone();
         let output = |text: &str| context.emit_output(Self::NAME, text);
         let finished = context
-            .exec()?
+            .exec()
+            .await?
             .run(command, &context.cancel, &output)
             .await?;
         for refusal in &finished.refused_hosts {
@@ -157,7 +158,7 @@ impl CommandToJudge<'_> {
     pub(super) async fn judged(self, context: &ToolContext) -> anyhow::Result<JudgedCommand> {
         context.policy.check_shell_enabled()?;
         let mut environment = checked(&*context.policy, self.variables.unwrap_or_default())?;
-        let session = context.exec()?;
+        let session = context.exec().await?;
         let cwd = directory(context, self.cwd).await?;
         let start = cwd.clone().or_else(|| session.directory());
         environment.extend(checked_command(context, self.text.to_owned(), start).await?);
@@ -202,12 +203,12 @@ async fn checked_command(
     let working_dir = context.working_dir.clone();
     blocking(move || {
         policy.check_shell_command_in(&command, start.as_deref())?;
-        if policy.door().is_elsewhere() {
-            // The repositories are not here to be read.
-            return Ok(Vec::new());
-        }
         let start = start.unwrap_or(working_dir);
-        Ok(repository_environment(&command, &start))
+        let door = policy.door();
+        Ok(match door.is_elsewhere() {
+            true => repository_environment_elsewhere(door, &command, &start),
+            false => repository_environment(&command, &start),
+        })
     })
     .await
 }

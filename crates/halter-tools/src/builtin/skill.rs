@@ -17,16 +17,14 @@ use serde_json::json;
 /// The name of the tool that loads skills.
 pub const SKILL_TOOL: &str = "skill";
 
-/// Load a skill: instructions for a particular task, listed in the system
-/// prompt. Its text follows as a system message, once; follow it. Files that it
-/// names are in its directory.
+/// Load a skill that the system prompt lists. Its text follows as a system
+/// message, once; follow it. Files that it names are in its directory.
 #[derive(Deserialize, JsonSchema)]
 pub(crate) struct SkillInput {
     /// The skill's name, as listed.
     #[schemars(length(min = 1, max = 200))]
     skill: String,
-    /// What the skill shall be used for, where it takes arguments. The text of
-    /// the skill says what they mean.
+    /// What to use it for, where it takes arguments.
     #[schemars(length(max = 10_000))]
     args: Option<String>,
 }
@@ -37,6 +35,8 @@ pub(crate) struct SkillTool;
 impl TypedTool for SkillTool {
     type Input = SkillInput;
     const NAME: &'static str = SKILL_TOOL;
+    const SUMMARY: Option<&'static str> = Some("load a skill of the system prompt");
+    const RARE: bool = true;
 
     fn capabilities(&self) -> ToolCapabilities {
         // Commands of its text have deadlines of their own, and so has a

@@ -2,7 +2,8 @@
 
 use halter_policy::FileDoor;
 use halter_protocol::ToolCapabilities;
-use halter_protocol::encoding::{escape_path, unescape_path};
+use halter_protocol::encoding::escape_path;
+pub(crate) use halter_protocol::encoding::spelled_path as spelled;
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 
@@ -34,12 +35,6 @@ pub(crate) async fn blocking<T: Send + 'static>(
             Err(error) => Err(error.into()),
         },
     }
-}
-
-/// The path a model spelled. Results show a name that is not UTF-8 in its
-/// escaped form, so that form is taken back.
-pub(crate) fn spelled(text: &str) -> PathBuf {
-    unescape_path(text).unwrap_or_else(|_| PathBuf::from(text))
 }
 
 /// The path in a field of a call's input, if there is one.
@@ -79,11 +74,5 @@ mod tests {
     fn text_is_cut_between_characters() {
         assert_eq!(text_head("aé", 3), "aé");
         assert_eq!(text_head("aé", 2), "a");
-    }
-
-    #[test]
-    fn a_backslash_that_escapes_nothing_is_taken_as_it_is() {
-        assert_eq!(spelled(r"a\b"), PathBuf::from(r"a\b"));
-        assert_eq!(spelled(r"a\\b"), PathBuf::from(r"a\b"));
     }
 }

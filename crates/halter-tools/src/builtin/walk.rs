@@ -7,6 +7,7 @@ mod parallel;
 
 use crate::context::{ToolContext, cancelled};
 use crate::limits::WALK_ENTRIES;
+use halter_policy::permission::AskedBelow;
 use halter_policy::search::walk_builder;
 pub(crate) use halter_policy::search::{HiddenNames, path_glob};
 use halter_policy::{
@@ -33,6 +34,8 @@ pub(crate) struct WalkPlan {
 pub(crate) struct Walker {
     entries: WalkEntries,
     policy: Arc<dyn ToolPolicy>,
+    /// What a person would have to be asked about, and is left out.
+    asked: Option<Arc<AskedBelow>>,
     cancel: CancellationToken,
     sensitive: Arc<AtomicUsize>,
     budget: EntryBudget,
@@ -124,7 +127,7 @@ impl Walker {
             max: WALK_ENTRIES,
         };
         if let Some(walk) = context.policy.door().walk_elsewhere(root, &placed)? {
-            return Ok(Self::placed(context, walk, plan.types.as_ref()));
+            return Ok(Self::placed(context, root, walk, plan.types.as_ref()));
         }
         #[cfg(feature = "advanced-tools")]
         return Self::with_threads(context, root, plan);
@@ -162,7 +165,18 @@ impl Walker {
     }
 
     /// The names that were found where the files are.
-    fn placed(context: &ToolContext, mut walk: PlacedWalk, types: Option<&Types>) -> Self {
+    fn placed(
+        context: &ToolContext,
+        root: &Path,
+        mut walk: PlacedWalk,
+        types: Option<&Types>,
+    ) -> Self {
+        let asked = asked_below(context, root);
+        if let Some(asked) = &asked {
+            let found = walk.entries.len();
+            walk.entries.retain(|entry| !asked.covers(&entry.path));
+            walk.closed += found - walk.entries.len();
+        }
         if let Some(types) = types {
             let is_left = |entry: &WalkedEntry| {
                 let is_directory = entry.kind == FileKind::Directory;
@@ -173,6 +187,7 @@ impl Walker {
         Self {
             entries: WalkEntries::Placed(walk.entries.into_iter()),
             policy: Arc::clone(&context.policy),
+            asked,
             cancel: context.cancel.clone(),
             sensitive: Arc::new(AtomicUsize::new(walk.closed)),
             budget: EntryBudget::default(),
@@ -188,7 +203,12 @@ impl Walker {
     ) -> anyhow::Result<(Self, WalkBuilder)> {
         let sensitive = Arc::new(AtomicUsize::new(0));
         let policy = Arc::clone(&context.policy);
-        let may_read = move |path: &Path| policy.door().may_read(path).is_ok();
+        let asked = asked_below(context, root);
+        let left_out = asked.clone();
+        let may_read = move |path: &Path| {
+            let asks = left_out.as_ref().is_some_and(|asked| asked.covers(path));
+            !asks && policy.door().may_read(path).is_ok()
+        };
         let working_dir = context.policy.door().working_dir();
         let hidden = plan.hidden;
         let closed = Arc::clone(&sensitive);
@@ -200,6 +220,7 @@ impl Walker {
         let walker = Self {
             entries: WalkEntries::Found(Box::new(builder.build())),
             policy: Arc::clone(&context.policy),
+            asked,
             cancel: context.cancel.clone(),
             sensitive,
             budget: EntryBudget::default(),
@@ -234,7 +255,8 @@ impl Walker {
 
     /// Whether a file may be shown. One that may not is counted.
     pub(crate) fn admits(&self, path: &Path) -> bool {
-        let admitted = self.policy.door().may_read(path).is_ok();
+        let asks = self.asked.as_ref().is_some_and(|it| it.covers(path));
+        let admitted = !asks && self.policy.door().may_read(path).is_ok();
         if !admitted {
             self.sensitive.fetch_add(1, Ordering::Relaxed);
         }
@@ -245,6 +267,11 @@ impl Walker {
     pub(crate) fn sensitive(&self) -> usize {
         self.sensitive.load(Ordering::Relaxed)
     }
+}
+
+fn asked_below(context: &ToolContext, root: &Path) -> Option<Arc<AskedBelow>> {
+    let asked = context.policy.permissions()?.asked_below(root)?;
+    Some(Arc::new(asked))
 }
 
 /// A path of a walk without the root in front of it.

@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 /// part use `edit`.
 #[derive(Deserialize, JsonSchema)]
 pub(crate) struct WriteInput {
-    /// Absolute or relative to the working directory.
+    /// Absolute, or from the working directory.
     #[schemars(length(min = 1))]
     path: String,
     /// The whole new content.

@@ -3,6 +3,7 @@
 
 use super::{Environment, ExecPlace, ExitStatus, TerminalSize};
 use async_trait::async_trait;
+use halter_policy::HostRefusal;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -61,6 +62,17 @@ pub trait RunningCommand: Send + Sync {
 
     /// How far it has come.
     fn progress(&self) -> BackgroundProgress;
+
+    /// What its sandbox seems to have refused, once it has failed.
+    fn refusal_note(&self) -> Option<String> {
+        None
+    }
+
+    /// Hosts that it has not reached so far because the network policy refused,
+    /// each once; where there are many, the newest.
+    fn refused_hosts(&self) -> Vec<HostRefusal> {
+        Vec::new()
+    }
 
     /// Waits until it has printed more than so many bytes, or has ended.
     async fn printed_more_than(&self, bytes: u64) -> BackgroundProgress;

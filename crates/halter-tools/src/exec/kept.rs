@@ -35,6 +35,16 @@ impl KeptOutput {
         self.total
     }
 
+    /// What is kept, as text.
+    #[must_use]
+    pub fn text(&self) -> String {
+        let head = String::from_utf8_lossy(&self.head);
+        let tail: Vec<u8> = self.tail.iter().copied().collect();
+        let is_whole = self.total == (self.head.len() + tail.len()) as u64;
+        let hole = if is_whole { "" } else { "\n" };
+        format!("{head}{hole}{}", String::from_utf8_lossy(&tail))
+    }
+
     /// More has come.
     pub fn push(&mut self, bytes: &[u8]) {
         self.total += bytes.len() as u64;

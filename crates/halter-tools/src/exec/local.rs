@@ -22,9 +22,9 @@ use background::BackgroundCommands;
 use halter_exec::{
     CapturedOutput, ExecError, KillOutcome, OutputChunk, OutputLimits, OutputStream,
     PersistentShell, ProcessInfo, ShellCommand, ShellConfig, Signal, SpoolSettings, Utf8Decoder,
-    kill_tree, list_descendants,
+    builds_in_temporary, kill_tree, list_descendants,
 };
-use halter_policy::{NetworkPolicy, PolicyError, SandboxBounds};
+use halter_policy::{NetworkPolicy, PolicyError, SandboxBounds, SandboxMode};
 use hand_over::WrittenVariables;
 use side::{PlacedShell, SideShell};
 use std::collections::VecDeque;
@@ -38,6 +38,10 @@ use tokio_util::sync::CancellationToken;
 pub struct LocalExec;
 
 impl ExecBackend for LocalExec {
+    fn samples_processes(&self) -> bool {
+        true
+    }
+
     fn open(&self, spec: ExecSessionSpec) -> Arc<dyn ExecSession> {
         let directory = Mutex::new(spec.working_dir.clone());
         Arc::new(LocalSession {
@@ -120,14 +124,20 @@ impl SessionShell {
     ) -> anyhow::Result<PlacedShell> {
         let mut environment = self.environment.clone();
         let name = format!("halter-{}", scratch_name(scratch));
-        let known = environment.clone();
+        let temporary = own_temporary(&bounds, &environment, scratch);
+        let mut known = environment.clone();
+        if let Some((variable, directory)) = &temporary {
+            known.set(variable, directory);
+            tokio::fs::create_dir_all(directory).await?;
+        }
         let sandbox = blocking(move || Ok(SessionSandbox::establish(&bounds, &known, &name)?));
         let sandbox = sandbox.await?;
         let served = sandbox.serve_network(self.network.clone(), Arc::clone(&self.resolver))?;
-        let (proxy, variables) = match served {
+        let (proxy, mut variables) = match served {
             Some(served) => (Some(served.proxy), served.variables),
             None => (None, Vec::new()),
         };
+        variables.extend(temporary.filter(|_| sandbox.sandbox().is_some()));
         environment.extend(variables.iter().cloned());
         let config = ShellConfig::new(environment, self.working_dir.clone());
         let shell = match sandbox.sandbox() {
@@ -141,6 +151,30 @@ impl SessionShell {
             variables,
         })
     }
+}
+
+/// The variable for a temporary directory in the scratch directory, where the
+/// sandbox has not got the usual one, or programs that are built there could not
+/// execute, and listed ones do that.
+#[must_use]
+pub fn own_temporary(
+    bounds: &SandboxBounds,
+    environment: &Environment,
+    scratch: &ScratchDir,
+) -> Option<(String, String)> {
+    const VARIABLE: &str = "TMPDIR";
+    let given = environment.get(VARIABLE).map(Path::new);
+    let is_inside = |given: &Path| bounds.writable.iter().any(|root| given.starts_with(root));
+    let programs = bounds.programs.as_deref();
+    let needed = match given {
+        Some(given) if is_inside(given) => false,
+        Some(given) => given != Path::new("/tmp") || programs.is_some_and(builds_in_temporary),
+        None => programs.is_some_and(builds_in_temporary),
+    };
+    let directory = scratch.path().join("tmp");
+    let is_wanted = needed && bounds.mode != SandboxMode::Off;
+    let directory = is_wanted.then(|| directory.to_str().map(str::to_owned))??;
+    Some((VARIABLE.to_owned(), directory))
 }
 
 /// A shell that was made, and what it lies in.

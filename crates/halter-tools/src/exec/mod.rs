@@ -18,11 +18,12 @@ mod local;
 mod sampling;
 mod sandbox;
 
+use crate::builtin::blocking;
 use crate::context::ToolContext;
 use crate::limits::{SHELL_KEPT_FILE_BYTES, SHELL_KEPT_FILES, SHELL_RESULT_BYTES};
 use crate::network::{HostQuestions, HostResolver, SystemResolver};
 use crate::scratch::ScratchDir;
-use crate::session::{ToolSessionClosed, ToolSessionState, ToolSessionStore};
+use crate::session::{ToolSessionState, ToolSessionStore};
 use async_trait::async_trait;
 pub use background::{
     BackgroundCommand, BackgroundEnd, BackgroundProgress, OutputPiece, RunningCommand,
@@ -34,12 +35,14 @@ pub use halter_exec::{
 use halter_policy::shell::git_environment;
 use halter_policy::{HostRefusal, NetworkPolicy, SandboxBounds, SessionFiles};
 pub use kept::KeptOutput;
-pub use local::LocalExec;
+pub use local::{LocalExec, own_temporary};
 pub use sampling::{RunningSampling, StackSamples};
 pub use sandbox::{
-    AttachedProgram, RungStatus, SandboxRequired, SandboxStatus, ServedNetwork, SessionSandbox,
-    containment, not_held, probe_sandbox, refusal_note,
+    AttachedProgram, CHANGES_REPORTED, NamedSandbox, RungStatus, SandboxRequired, SandboxStatus,
+    SandboxWatch, SeenChanges, ServedNetwork, SessionSandbox, containment, not_held,
+    partly_searched_workspace, probe_sandbox,
 };
+use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -54,14 +57,24 @@ pub trait ExecBackend: Send + Sync + std::fmt::Debug {
     /// Opens a session. Nothing is started before its first command.
     fn open(&self, spec: ExecSessionSpec) -> Arc<dyn ExecSession>;
 
-    /// Whether commands can run there, for a policy with these bounds, and what
+    /// Whether commands can run there, in this directory, for a policy with these
+    /// bounds, and what
     /// the place does not do that this program would: one sentence each, for
     /// people, before a session starts.
     ///
     /// # Errors
     /// Why no command can run there.
-    async fn check(&self, _bounds: &SandboxBounds) -> anyhow::Result<Vec<String>> {
+    async fn check(
+        &self,
+        _directory: &Path,
+        _bounds: &SandboxBounds,
+    ) -> anyhow::Result<Vec<String>> {
         Ok(Vec::new())
+    }
+
+    /// Whether [`ExecSession::sample`] works there.
+    fn samples_processes(&self) -> bool {
+        false
     }
 
     /// Where the files of a session in this directory are, if those that its
@@ -78,15 +91,13 @@ pub trait ExecBackend: Send + Sync + std::fmt::Debug {
 
 /// What is not from there, for people, where the files of a session are those of
 /// the place where its commands run.
-pub const NOT_FROM_ELSEWHERE: [&str; 4] = [
+pub const NOT_FROM_ELSEWHERE: [&str; 3] = [
     "tools use the files there; hooks, MCP servers, language servers, browsers and worktrees of \
      subagents stay on this machine",
     "what a user attaches, user-wide instructions, skills and the rest of the configuration are \
      this machine's",
     "nobody is asked about files beyond the session's directories there: name them in \
      policy.allowed_read_roots or policy.allowed_write_roots",
-    "filters and drivers that a git repository there names in its own configuration are not turned \
-     off",
 ];
 
 /// What one session has at the place where its commands run.
@@ -329,8 +340,19 @@ impl ToolContext {
     ///
     /// # Errors
     /// If the session is closed.
-    pub fn exec(&self) -> Result<Arc<dyn ExecSession>, ToolSessionClosed> {
+    pub async fn exec(&self) -> anyhow::Result<Arc<dyn ExecSession>> {
         let store = &self.tool_sessions;
+        if let Some(opened) = store.get::<OpenExec>() {
+            return Ok(Arc::clone(&opened.0));
+        }
+        let base = Arc::clone(store.base_environment());
+        let policy = Arc::clone(&self.policy);
+        // Directories are searched. Calls at once may both do so; one is used.
+        let sandbox = blocking(move || {
+            let home = base.get(OsStr::new("HOME")).map(Path::new);
+            Ok(policy.sandbox(home))
+        })
+        .await?;
         let opened = store.get_or_insert_with(|| {
             let mut environment: Environment = store
                 .base_environment()
@@ -342,9 +364,8 @@ impl ToolContext {
             // `cd src` goes to the directory of that name here, or nowhere.
             environment.remove("CDPATH");
             let scratch = Arc::clone(store.scratch());
-            let home = environment.get("HOME").map(PathBuf::from);
             let mut spec = ExecSessionSpec::new(self.working_dir.clone(), environment, scratch);
-            spec.sandbox = self.policy.sandbox(home.as_deref());
+            spec.sandbox = sandbox;
             spec.network = self.policy.network().for_session();
             spec.resolver = Arc::clone(store.resolver());
             OpenExec(store.exec_backend().open(spec))

@@ -15,5 +15,5 @@ mod resolver;
 
 pub use asking::HostQuestions;
 pub use connect::{ConnectError, Connector};
-pub use proxy::{FilteringProxy, ProxyRefusals, proxy_environment};
+pub use proxy::{FilteringProxy, ProxyClient, ProxyRefusals, proxy_environment};
 pub use resolver::{HostResolver, SystemResolver};

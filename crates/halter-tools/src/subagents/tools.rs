@@ -111,7 +111,7 @@ pub(super) struct SendInput {
 impl SubagentCall for SendInput {
     type Input = Self;
     const NAME: &'static str = SEND_INPUT;
-    const SUMMARY: &'static str = "to a subagent";
+    const SUMMARY: &'static str = "message a subagent";
 
     async fn call(control: &dyn SubagentControl, input: Self) -> anyhow::Result<Value> {
         let request = SendSubagentInputRequest {
@@ -138,7 +138,7 @@ pub(super) struct WaitAgent {
 impl SubagentCall for WaitAgent {
     type Input = Self;
     const NAME: &'static str = WAIT_AGENT;
-    const SUMMARY: &'static str = "for a report";
+    const SUMMARY: &'static str = "wait for a report";
     const CONCURRENCY: ToolConcurrency = ToolConcurrency::ReadOnly;
     const CAPABILITIES: ToolCapabilities = ToolCapabilities {
         mutating: false,

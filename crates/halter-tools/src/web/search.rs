@@ -181,7 +181,7 @@ impl Service {
                 .map_or_else(Vec::new, |web| web.results),
         };
         let hit = |found: Found| SearchHit {
-            title: found.title,
+            title: found.title.unwrap_or_default(),
             url: found.url,
             snippet: found.snippet.unwrap_or_default(),
         };
@@ -222,8 +222,7 @@ struct BraveWeb {
 #[derive(Deserialize)]
 struct Found {
     url: String,
-    #[serde(default)]
-    title: String,
+    title: Option<String>,
     #[serde(default, alias = "content", alias = "description")]
     snippet: Option<String>,
 }

@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 fn patch(text: &str) -> Value {
     json!({"patch": format!("*** Begin Patch\n{text}*** End Patch\n")})
@@ -232,6 +233,51 @@ async fn the_size_of_a_patch_and_the_number_of_its_files_have_limits() {
         .await;
     assert!(message.contains(&PATCH_BYTES.to_string()), "{message}");
     workspace.ok("apply_patch", large(PATCH_BYTES)).await;
+}
+
+/// Its paths are asked for before the call may run, so the limits hold there.
+#[test]
+fn a_patch_over_a_limit_names_nothing_it_touches() {
+    let workspace = Workspace::new();
+    let tool = workspace.tools.get("apply_patch").unwrap();
+    let moves = |count: usize| -> String {
+        let files = (0..count).map(|n| format!("*** Update File: {n}\n*** Move to: new/{n}\n"));
+        files.collect()
+    };
+    let most = moves(CHANGED_FILES / 2);
+    assert_eq!(tool.actions(&patch(&most)).len(), CHANGED_FILES);
+    // A path counts once.
+    let again = format!("{most}*** Delete File: 0\n");
+    assert_eq!(tool.actions(&patch(&again)).len(), CHANGED_FILES);
+    let more = format!("{most}*** Delete File: another\n");
+    assert_eq!(tool.actions(&patch(&more)), []);
+
+    let frame = patch("*** Add File: a\n+\n");
+    let frame = frame["patch"].as_str().unwrap();
+    let large = |bytes: usize| {
+        let filler = "x".repeat(bytes - frame.len());
+        json!({"patch": frame.replace("+\n", &format!("+{filler}\n"))})
+    };
+    let named = [Action::Write { path: "a".into() }];
+    assert_eq!(tool.actions(&large(PATCH_BYTES)), named);
+    assert_eq!(tool.actions(&large(PATCH_BYTES + 1)), []);
+}
+
+#[test]
+fn a_patch_of_empty_lines_is_taken_apart_in_good_time() {
+    let frame = patch("*** Update File: a\n@@\n-x\n");
+    let frame = frame["patch"].as_str().unwrap();
+    let empty = "\n".repeat(PATCH_BYTES - frame.len());
+    let full = json!({"patch": frame.replace("-x\n", &format!("{empty}-x\n"))});
+    let (sender, receiver) = std::sync::mpsc::channel();
+    std::thread::spawn(move || {
+        let workspace = Workspace::new();
+        let tool = workspace.tools.get("apply_patch").unwrap();
+        sender.send(tool.actions(&full)).unwrap();
+    });
+    // Looking at the rest again for each line would take hours.
+    let named = receiver.recv_timeout(Duration::from_secs(120)).unwrap();
+    assert_eq!(named, [Action::Write { path: "a".into() }]);
 }
 
 #[tokio::test]

@@ -1,8 +1,8 @@
 //! `browser`, with the Chromium of the system, against pages on loopback.
 
-use crate::support::Workspace;
+use crate::support::{Workspace, write_program};
 use crate::web_server::{Reply, Server};
-use halter_policy::NetworkSwitch;
+use halter_policy::{NetworkSwitch, SandboxMode};
 use halter_protocol::{Action, ToolCall, ToolErrorCode, ToolResult};
 use halter_tools::limits::{
     BROWSER_CALL_MAX_SECS, BROWSER_CALL_SECS, BROWSER_GRACE_SECS, BROWSER_START_SECS,
@@ -13,30 +13,30 @@ use serde_json::{Value, json};
 use std::time::{Duration, Instant};
 
 /// How long anything may take on a busy machine.
-const PATIENCE: u64 = 120;
+pub const PATIENCE: u64 = 120;
 
 /// A session with a browser, and a server it may reach. `None`, said so, where
 /// no Chromium is installed.
-async fn open() -> Option<(Workspace, Server)> {
+pub async fn open() -> Option<(Workspace, Server)> {
     let installed = ["/usr/bin/chromium", "/usr/local/bin/chromium"];
     if !installed.iter().any(|it| std::path::Path::new(it).exists()) {
-        println!("skipped: needs chromium");
+        crate::support::skipped("chromium");
         return None;
     }
     let server = Server::start().await;
     Some((Workspace::with_settings(server.reachable()), server))
 }
 
-fn page(server: &Server, path: &str, html: &str) {
+pub fn page(server: &Server, path: &str, html: &str) {
     server.on(path, Reply::ok("text/html; charset=utf-8", html));
 }
 
-async fn browser(workspace: &Workspace, mut arguments: Value) -> Value {
+pub async fn browser(workspace: &Workspace, mut arguments: Value) -> Value {
     arguments["timeout_secs"] = PATIENCE.into();
     workspace.ok("browser", arguments).await
 }
 
-async fn navigate(workspace: &Workspace, server: &Server, path: &str) -> Value {
+pub async fn navigate(workspace: &Workspace, server: &Server, path: &str) -> Value {
     let arguments = json!({"action": "navigate", "url": server.url(path)});
     browser(workspace, arguments).await
 }
@@ -47,7 +47,7 @@ async fn snapshot(workspace: &Workspace) -> String {
 }
 
 /// Looks until the page shows a text: pages do some things later.
-async fn shows(workspace: &Workspace, text: &str) -> String {
+pub async fn shows(workspace: &Workspace, text: &str) -> String {
     let deadline = Instant::now() + Duration::from_secs(PATIENCE);
     loop {
         let shown = snapshot(workspace).await;
@@ -242,9 +242,27 @@ async fn expressions_keys_and_pictures() {
     let eval = |expression: &str| json!({"action": "eval", "expression": expression});
     let sum = browser(&workspace, eval("await Promise.resolve({sum: 1 + 1})")).await;
     assert_eq!(sum["value"], json!({"sum": 2}));
+    let later = "new Promise((done) => setTimeout(() => done({later: true}), 200))";
+    let later = browser(&workspace, eval(later)).await;
+    assert_eq!(later["value"], json!({"later": true}));
+    let rejected = eval("Promise.reject(new Error('not so'))");
+    let rejected = workspace.failure("browser", rejected).await;
+    assert!(rejected.contains("failed: Error: not so"), "{rejected}");
+    for never in ["new Promise(() => {})", "await new Promise(() => {})"] {
+        let mut never = eval(never);
+        never["timeout_secs"] = 1.into();
+        let told = workspace
+            .error("browser", never, ToolErrorCode::TimedOut)
+            .await;
+        assert!(told.contains("did not end within 1 s"), "{told}");
+        assert!(told.contains("the page stays open"), "{told}");
+    }
     let long = browser(&workspace, eval("'x'.repeat(100000)")).await;
     let long = long["value"].as_str().unwrap();
     assert!(long.len() < BROWSER_VALUE_BYTES + 100 && long.contains("(cut: 100002 bytes"));
+    let deep = "let deep = {}; let at = deep; for (let i = 0; i < 200; i++) at = at.x = {}; deep";
+    let deep = workspace.failure("browser", eval(deep)).await;
+    assert!(deep.contains("too deeply to be read"), "{deep}");
     let wrong = workspace.failure("browser", eval("nothing.here")).await;
     assert!(wrong.contains("ReferenceError"), "{wrong}");
 
@@ -331,9 +349,40 @@ async fn pages_reach_what_the_policy_allows_and_nothing_else() {
         .failure("browser", go("file:///etc/hostname".into()))
         .await;
     assert!(file.contains("only http and https"), "{file}");
-    workspace.failure("browser", go(server.url("/file"))).await;
+    let led = workspace.failure("browser", go(server.url("/file"))).await;
+    assert!(led.contains("is not of the web"), "{led}");
     let zip = workspace.failure("browser", go(server.url("/zip"))).await;
     assert!(zip.contains("use `web_fetch`"), "{zip}");
+    workspace.store.close().await;
+}
+
+#[tokio::test]
+async fn only_what_pages_asked_for_is_told_as_refused() {
+    let Some((workspace, server)) = open().await else {
+        return;
+    };
+    let other = Server::start().await;
+    let asks = format!(
+        "<script>window.asked = fetch('{}').then(() => 'came', () => 'failed')</script>",
+        other.url("/")
+    );
+    page(&server, "/", &asks);
+    let opened = navigate(&workspace, &server, "/").await;
+    let asked = browser(
+        &workspace,
+        json!({"action": "eval", "expression": "await window.asked"}),
+    )
+    .await;
+    // Chromium also asks for hosts of its vendor, above all when it starts.
+    let told = [&opened, &asked].map(|it| it["refused_hosts"].as_array().cloned());
+    let told: Vec<Value> = told.into_iter().flatten().flatten().collect();
+    let address = other.url("/");
+    let address = address.trim_start_matches("http://").trim_end_matches('/');
+    assert_eq!(asked["value"], "failed", "{opened} {asked}");
+    assert!(!told.is_empty(), "{opened} {asked}");
+    for line in &told {
+        assert!(line.as_str().unwrap().contains(address), "{told:?}");
+    }
     workspace.store.close().await;
 }
 
@@ -386,6 +435,153 @@ async fn a_browser_that_hangs_is_ended_and_none_outlives_its_session() {
 }
 
 #[tokio::test]
+async fn a_server_that_does_not_answer_costs_a_call_and_no_browser() {
+    let Some((workspace, server)) = open().await else {
+        return;
+    };
+    // Kept nowhere, so that going back asks the server again.
+    let first = [
+        ("Content-Type", "text/html"),
+        ("Cache-Control", "no-store"),
+        ("Set-Cookie", "login=ada"),
+    ];
+    let html = "<title>First</title><script>addEventListener('unload', () => {})</script>";
+    server.on("/", Reply::with("200 OK", &first, html));
+    let second = "<title>Second</title><a href=/never>Go</a>";
+    page(&server, "/second", second);
+    server.on("/never", Reply::silent());
+    navigate(&workspace, &server, "/").await;
+    let second = navigate(&workspace, &server, "/second").await;
+    server.on("/", Reply::silent());
+    let go = json!({"action": "navigate", "url": server.url("/never"), "timeout_secs": 1});
+    let back = json!({"action": "back", "timeout_secs": 1});
+    let click = json!({"action": "click", "selector": "a", "timeout_secs": 1});
+    for (call, path) in [(go, "/never"), (back, "/"), (click, "/never")] {
+        let told = workspace
+            .error("browser", call, ToolErrorCode::TimedOut)
+            .await;
+        let site = server.url(path);
+        let said = format!("'{site}' did not answer within 1 s and is no longer waited for");
+        assert!(told.contains(&said), "{told}");
+        assert!(told.contains("larger `timeout_secs`"), "{told}");
+        let here = json!({"action": "eval", "expression": "document.cookie"});
+        let here = browser(&workspace, here).await;
+        assert_eq!(here["value"], "login=ada");
+        assert_eq!(
+            (&here["url"], &here["title"]),
+            (&second["url"], &second["title"])
+        );
+    }
+    page(&server, "/", "<title>Again</title>");
+    navigate(&workspace, &server, "/").await;
+    let asked = server.seen();
+    let asked = asked.iter().rfind(|head| head.starts_with("GET / "));
+    assert!(asked.unwrap().contains("login=ada"), "{asked:?}");
+    workspace.store.close().await;
+}
+
+/// A server and a session at a page of it; the server says nothing at `/never`.
+async fn beside_a_silent_server(path: &str, html: &str) -> Option<(Workspace, Server)> {
+    let (workspace, server) = open().await?;
+    server.on("/never", Reply::silent());
+    page(&server, path, html);
+    navigate(&workspace, &server, path).await;
+    Some((workspace, server))
+}
+
+#[tokio::test]
+async fn a_page_that_never_stops_loading_is_told_as_such_and_used() {
+    let first = "<title>First</title>";
+    let Some((workspace, server)) = beside_a_silent_server("/", first).await else {
+        return;
+    };
+    let part = "<title>Part</title><button onclick=\"document.title += ' pressed'\">Press</button>";
+    page(
+        &server,
+        "/script",
+        &format!("{part}<script src=/never></script>"),
+    );
+    page(&server, "/picture", &format!("{part}<img src=/never>"));
+    let body = format!("HTTP/1.1 200 OK\r\nContent-Type: text/html\r\n\r\n{part}");
+    server.on("/body", Reply::Stuck(body.into_bytes()));
+    for path in ["/script", "/picture", "/body"] {
+        let mut go = json!({"action": "navigate", "url": server.url(path)});
+        // On a busy machine even the first part may take its time.
+        let mut seconds = [1, 10, 100].into_iter();
+        let opened = loop {
+            go["timeout_secs"] = seconds.next().expect(path).into();
+            match workspace.call("browser", go.clone()).await {
+                Ok(opened) => break opened,
+                Err(error) => assert_eq!(error.code, ToolErrorCode::TimedOut, "{error:?}"),
+            }
+        };
+        assert_eq!(opened["note"], "the page is still loading", "{opened}");
+        assert_eq!(opened["url"], server.url(path), "{opened}");
+        shows(&workspace, "Press").await;
+        let press = json!({"action": "click", "selector": "button", "timeout_secs": 1});
+        let pressed = workspace.ok("browser", press).await;
+        assert_eq!(
+            (&pressed["title"], &pressed["note"]),
+            (&json!("Part pressed"), &json!("the page is still loading"))
+        );
+
+        // Nor does it hide that another server says nothing.
+        let go = json!({"action": "navigate", "url": server.url("/never"), "timeout_secs": 1});
+        let told = workspace
+            .error("browser", go, ToolErrorCode::TimedOut)
+            .await;
+        assert!(told.contains("is no longer waited for"), "{told}");
+        let first = navigate(&workspace, &server, "/").await;
+        assert_eq!(first["title"], "First");
+        assert!(first.get("note").is_none(), "{first}");
+    }
+    workspace.store.close().await;
+}
+
+#[tokio::test]
+async fn a_page_that_a_script_writes_anew_is_not_waited_for() {
+    let Some((workspace, server)) = open().await else {
+        return;
+    };
+    let write = "document.write('<title>New</title>')";
+    page(
+        &server,
+        "/",
+        &format!("<title>Old</title><button onclick=\"{write}\">Write"),
+    );
+    navigate(&workspace, &server, "/").await;
+    let click = json!({"action": "click", "selector": "button"});
+    let written = browser(&workspace, click).await;
+    assert_eq!(written["title"], "New");
+    assert!(written.get("note").is_none(), "{written}");
+    // It was not closed, and so is said to be loading as long as it is there.
+    let state = json!({"action": "eval", "expression": "document.readyState"});
+    let state = browser(&workspace, state).await;
+    assert_eq!(state["value"], "loading");
+    assert!(state.get("note").is_none(), "{state}");
+    workspace.store.close().await;
+}
+
+#[tokio::test]
+async fn a_silent_server_that_is_asked_late_costs_no_browser_either() {
+    // Busy until the call has no time left.
+    let late = "const end = Date.now() + 1500; while (Date.now() < end); location = '/never'";
+    let html = format!("<title>Busy</title><button onclick=\"{late}\">Go</button>");
+    let Some((workspace, server)) = beside_a_silent_server("/", &html).await else {
+        return;
+    };
+    let click = json!({"action": "click", "selector": "button", "timeout_secs": 1});
+    let told = workspace
+        .error("browser", click, ToolErrorCode::TimedOut)
+        .await;
+    let said = format!("'{}' did not answer", server.url("/never"));
+    assert!(told.contains(&said), "{told}");
+    assert!(told.contains("is no longer waited for"), "{told}");
+    assert!(snapshot(&workspace).await.contains("- page \"Busy\""));
+    workspace.store.close().await;
+}
+
+#[tokio::test]
 async fn what_a_call_touches_is_said_and_what_it_lacks_is_told() {
     let workspace = Workspace::new();
     let tool = workspace.tools.get("browser").unwrap();
@@ -428,6 +624,7 @@ async fn what_a_call_touches_is_said_and_what_it_lacks_is_told() {
         environment: &environment,
         attended: true,
         skills: true,
+        samples_processes: true,
     };
     let reason = tool.unavailable(&facts).unwrap();
     assert!(
@@ -436,39 +633,53 @@ async fn what_a_call_touches_is_said_and_what_it_lacks_is_told() {
     );
 }
 
+#[tokio::test]
+async fn a_policy_that_requires_a_sandbox_has_no_browser_without_one() {
+    if !crate::support::is_root() {
+        return crate::support::skipped("root, for whom Chromium has no sandbox");
+    }
+    let required = PolicySettings {
+        sandbox: SandboxMode::Require,
+        ..PolicySettings::default()
+    };
+    let (_programs, workspace, navigate) = with_script(SILENT, required);
+    let told = workspace.failure("browser", navigate).await;
+    assert!(told.contains("policy.sandbox = \"require\""), "{told}");
+    assert!(told.contains("as a plain user"), "{told}");
+}
+
 /// A browser that never says anything.
 const SILENT: &str = "#!/bin/bash\ncat <&3\n";
 
-/// A browser that starts, and does not say whether it went to a page.
+/// A browser that starts, and does not say whether it went to a page, or that
+/// it no longer does.
 const STUCK: &str = r#"#!/bin/bash
 page='{"sessionId": "p", "targetInfo": {"type": "page", "targetId": "t"}}'
 while IFS= read -r -d '' message <&3; do
     id=${message#*'"id":'}
     case $message in
-        *Browser.setDownloadBehavior*) printf '{"id": %s}\0' "${id%%,*}" >&4 ;;
         *Target.setAutoAttach*)
             printf '{"method": "Target.attachedToTarget", "params": %s}\0' "$page" >&4
             printf '{"id": %s}\0' "${id%%,*}" >&4 ;;
-        *Page.navigate*) : >"$TMPDIR/asked" ;;
+        *Page.navigate*)
+            printf '{"method": "Page.frameStartedNavigating", "sessionId": "p", "params": %s}\0' \
+                '{"frameId": "t", "url": "http://127.0.0.1:1/"}' >&4
+            : >"$TMPDIR/asked" ;;
+        *Page.stopLoading*) ;;
+        *) printf '{"id": %s}\0' "${id%%,*}" >&4 ;;
     esac
 done
 "#;
 
 /// A session with a script for a browser, and the call that starts it.
-fn with_script(script: &str) -> (tempfile::TempDir, Workspace, Value) {
+fn with_script(script: &str, settings: PolicySettings) -> (tempfile::TempDir, Workspace, Value) {
     let programs = tempfile::tempdir().unwrap();
     let program = programs.path().join("chromium");
-    // Written by another process: one that a test starts meanwhile would hold
-    // it open for writing, and it would not run.
-    let written = std::process::Command::new("/bin/sh")
-        .args(["-c", "printf %s \"$1\" >\"$2\" && chmod 755 \"$2\"", "sh"])
-        .args([script.as_ref(), program.as_os_str()])
-        .status();
-    assert!(written.unwrap().success());
+    write_program(&program, script);
     let settings = PolicySettings {
         network: NetworkSwitch::On,
         allowed_loopback: vec![("127.0.0.1".to_owned(), Some(1))],
-        ..PolicySettings::default()
+        ..settings
     };
     let workspace = Workspace::with_programs(settings, programs.path());
     let navigate = json!({"action": "navigate", "url": "http://127.0.0.1:1/"});
@@ -484,7 +695,7 @@ async fn timed_out(workspace: &Workspace, call: Value) -> String {
 
 #[tokio::test(start_paused = true)]
 async fn a_browser_that_does_not_start_is_ended() {
-    let (_programs, workspace, navigate) = with_script(SILENT);
+    let (_programs, workspace, navigate) = with_script(SILENT, PolicySettings::default());
     let started = tokio::time::Instant::now();
     let told = timed_out(&workspace, navigate).await;
     assert!(told.contains("did not start within"), "{told}");
@@ -497,7 +708,7 @@ async fn a_browser_that_does_not_start_is_ended() {
 #[tokio::test]
 async fn a_browser_that_does_not_answer_is_ended_after_its_grace() {
     for secs in [None, Some(BROWSER_CALL_MAX_SECS)] {
-        let (_programs, workspace, mut navigate) = with_script(STUCK);
+        let (_programs, workspace, mut navigate) = with_script(STUCK, PolicySettings::default());
         if let Some(secs) = secs {
             navigate["timeout_secs"] = secs.into();
         }
@@ -548,12 +759,19 @@ async fn a_call_says_how_long_it_may_take() {
 #[test]
 fn everything_holds_for_nobody() {
     if !crate::support::is_root() {
-        return;
+        return crate::support::skipped("root, to run as another user");
     }
+    // Where the tests are built may be closed to that user.
+    let open = tempfile::tempdir().unwrap();
+    let everyone = |mode| std::os::unix::fs::PermissionsExt::from_mode(mode);
+    std::fs::set_permissions(open.path(), everyone(0o755)).unwrap();
+    let tests = open.path().join("it");
+    std::fs::copy(std::env::current_exe().unwrap(), &tests).unwrap();
+    std::fs::set_permissions(&tests, everyone(0o755)).unwrap();
     let as_nobody = |arguments: &[&str]| {
         std::process::Command::new("setpriv")
             .args(["--reuid", "nobody", "--regid", "nogroup", "--clear-groups"])
-            .arg(std::env::current_exe().unwrap())
+            .arg(&tests)
             .args(arguments)
             .env("TMPDIR", "/tmp")
             .env("HOME", "/tmp")
@@ -563,9 +781,16 @@ fn everything_holds_for_nobody() {
     // The tests must be there for that user to run at all.
     let reachable = as_nobody(&["--list"]);
     if !reachable.is_ok_and(|output| output.status.success()) {
-        return println!("skipped: needs a test program that nobody reaches");
+        return crate::support::skipped("setpriv, and a temporary directory that `nobody` reaches");
     }
-    let output = as_nobody(&["browser::", "--test-threads", "2"]).unwrap();
-    let told = String::from_utf8_lossy(&output.stdout);
+    let output = as_nobody(&["browser::", "browser_fields::", "--test-threads", "2"]).unwrap();
+    let told = [&output.stdout, &output.stderr].map(|it| String::from_utf8_lossy(it));
+    let told = told.concat();
+    for line in told
+        .lines()
+        .filter_map(|line| line.strip_prefix("skipped: needs "))
+    {
+        crate::support::skipped(line);
+    }
     assert!(output.status.success(), "{told}");
 }

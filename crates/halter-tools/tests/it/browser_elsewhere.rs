@@ -248,6 +248,7 @@ async fn a_browser_elsewhere_needs_none_here_and_its_absence_has_a_reason() {
         environment: &nothing,
         attended: false,
         skills: true,
+        samples_processes: true,
     };
     let reason = |web: WebSettings| {
         let tools = builtin_tools_with(&web);

@@ -1,5 +1,6 @@
 //! A Chromium of the test's own, which speaks its protocol on loopback.
 
+use std::io::Write as _;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -27,7 +28,9 @@ impl Elsewhere {
     /// `None`, said so, where no Chromium is installed.
     pub fn start() -> Option<Self> {
         if !Path::new("/usr/bin/chromium").exists() {
-            println!("skipped: needs chromium");
+            // Not through a macro, whose output a passing test would swallow.
+            let mut errors = std::io::stderr();
+            writeln!(errors, "skipped: needs chromium").unwrap();
             return None;
         }
         let profile = tempfile::tempdir().unwrap();
@@ -42,6 +45,8 @@ impl Elsewhere {
             .arg(format!("--user-data-dir={}", profile.path().display()))
             .arg("about:blank")
             .env("HOME", profile.path())
+            // What it leaves there when it is killed goes with the profile.
+            .env("TMPDIR", profile.path())
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(Stdio::null())

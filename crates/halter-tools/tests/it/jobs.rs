@@ -310,7 +310,8 @@ async fn jobs_are_listed_as_ended_after_a_resume() {
     workspace.resume().await;
     gone(pid, &workspace.dir()).await;
     let list = workspace.ok("process", json!({"action": "list"})).await;
-    let note = "it was ended with the session before that was resumed; its output is gone";
+    let note = "it was ended when the session was left, before it was resumed; its output is \
+                gone. `shell` starts it again, if it is still needed";
     assert_eq!(
         list["jobs"],
         json!([
@@ -319,10 +320,16 @@ async fn jobs_are_listed_as_ended_after_a_resume() {
             {"job_id": "job_2", "command": "echo $$; sleep 1000", "state": "ended", "note": note},
         ])
     );
-    assert_eq!(process(&workspace, "poll", "job_2").await["state"], "ended");
+    for action in ["poll", "read", "kill"] {
+        let answer = process(&workspace, action, "job_2").await;
+        assert_eq!(answer, list["jobs"][1], "{action}");
+    }
     let call = json!({"action": "write", "job_id": "job_2", "input": "x"});
     let refused = workspace.failure("process", call).await;
-    assert!(refused.contains("has ended"), "{refused}");
+    assert_eq!(
+        refused,
+        "the job has ended and takes no more input; `shell` starts another"
+    );
     // Numbers are not used twice.
     assert_eq!(start(&workspace, "true").await, "job_3");
     workspace.store.close().await;

@@ -14,6 +14,7 @@ mod relay;
 mod support;
 
 mod apply_patch;
+mod asked_files;
 mod asked_hosts;
 #[cfg(feature = "ast-tools")]
 mod ast_grep;
@@ -21,6 +22,8 @@ mod ast_grep;
 mod browser;
 #[cfg(feature = "browser-tools")]
 mod browser_elsewhere;
+#[cfg(feature = "browser-tools")]
+mod browser_fields;
 #[cfg(feature = "browser-tools")]
 mod chromium;
 mod dispatch;
@@ -37,14 +40,18 @@ mod names;
 mod network;
 mod notebook_edit;
 mod policy;
+#[path = "../../../halter-exec/tests/it/privileges.rs"]
+mod privileges;
 mod process;
 #[cfg(feature = "profiling")]
 mod profile;
 #[cfg(feature = "pty")]
 mod pty;
+mod public_work;
 mod read;
 mod read_media;
 mod sandbox;
+mod sandbox_background;
 mod sandbox_hand_over;
 mod sandbox_places;
 mod sandbox_repositories;
@@ -57,3 +64,6 @@ mod web_fetch;
 mod web_search;
 mod web_server;
 mod write;
+
+/// Those that are run again with fewer rights, toolchains among them.
+const CONFINEMENT_TESTS: &[&str] = &["sandbox::", "sandbox_repositories::"];

@@ -2,7 +2,10 @@
 
 use crate::support::Workspace;
 use halter_protocol::{Action, ToolErrorCode};
+use halter_tools::{ScratchDir, ToolSessionStore};
 use serde_json::{Value, json};
+use std::sync::Arc;
+use std::time::Duration;
 
 const NOTEBOOK: &str = r#"{
  "cells": [
@@ -142,6 +145,13 @@ async fn the_time_is_told_in_a_zone_and_the_session_only_gets_older() {
     assert!(second["zone"].is_string());
     let age = |result: &Value| result["session_seconds"].as_f64().unwrap();
     assert!(age(&second) >= age(&first));
+    // What began in another process is as old as it is.
+    let store = ToolSessionStore::new(ScratchDir::new("/nowhere-at-all"));
+    let before = Duration::from_secs(3_600);
+    let mut resumed = Workspace::new();
+    resumed.store = Arc::new(store.with_age(before));
+    let third = resumed.ok("current_time", json!({})).await;
+    assert!((3_600.0..7_200.0).contains(&age(&third)), "{third}");
     let message = workspace
         .failure("current_time", json!({"zone": "Nowhere/At_All"}))
         .await;

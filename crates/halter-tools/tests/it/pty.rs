@@ -21,7 +21,7 @@ fn installed(programs: &[&str]) -> bool {
     };
     let missing: Vec<&&str> = programs.iter().filter(|it| !is_there(it)).collect();
     for program in &missing {
-        println!("skipped: needs {program}");
+        crate::support::skipped(program);
     }
     missing.is_empty()
 }
@@ -29,7 +29,7 @@ fn installed(programs: &[&str]) -> bool {
 /// Starts a command and waits for a text.
 async fn start(workspace: &Workspace, command: &str, text: &str) -> Value {
     let call = json!({
-        "action": "start", "command": command, "columns": 80, "rows": 24,
+        "action": "start", "command": command, "cols": 80, "rows": 24,
         "wait_for": text, "timeout_ms": PATIENCE,
     });
     found(workspace.ok("pty", call).await)
@@ -147,6 +147,54 @@ async fn top_redraws_its_screen() {
     write(&workspace, "", &["Escape"], "PID").await;
     let end = leave(&workspace, "q", &[]).await;
     assert_eq!(end["exit_code"], 0);
+    workspace.store.close().await;
+}
+
+/// Takes the whole screen, as an editor does: draws in wide characters, in the
+/// character set of lines and in a part that scrolls, draws anew when it is
+/// resized, and leaves what was there before.
+const WHOLE_SCREEN: &str = r#"
+at() { printf '\033[%s;1H' "$1"; }
+resized() { printf '\033[2J'; at 1; stty size; at 3; printf 'x%.0s' {1..45}; }
+trap resized WINCH
+echo before
+printf '\033[?1049h\033[2J'
+at 1; printf '漢字|é'
+at 2; printf '\033(0lqwqk\033(B'
+at 3; printf '\033(0x\033(Ba\033(0x\033(Bb\033(0x\033(B'
+printf '\033[5;8r'; at 5; printf '%s\r\n' 1 2 3 4 5; printf 6
+printf '\033[r'; at 10; printf '\033[7mready\033[m'
+while read -rs -n 1 -t 1 key; [ "$key" != q ]; do :; done
+printf '\033[?1049l'
+echo after
+"#;
+
+#[tokio::test]
+async fn a_program_of_the_whole_screen_is_seen_as_by_a_person() {
+    let workspace = Workspace::with_open_shell();
+    workspace.put("whole.sh", WHOLE_SCREEN);
+    let drawn = start(&workspace, "bash whole.sh", "ready").await;
+    assert_eq!(
+        screen(&drawn),
+        "漢字|é\n┌─┬─┐\n│a│b│\n\n3\n4\n5\n6\n\nready"
+    );
+    assert_eq!(drawn["cursor"], json!({"row": 10, "column": 6}));
+    assert_eq!(drawn["highlighted"], json!(["ready"]));
+    let call = json!({
+        "action": "resize", "columns": 40, "rows": 12,
+        "wait_for": "xxxxx", "timeout_ms": PATIENCE,
+    });
+    let mut resized = found(workspace.ok("pty", call).await);
+    // The text may have been found before all of it was there.
+    let whole = format!("12 40\n\n{}\nxxxxx", "x".repeat(40));
+    let deadline = Instant::now() + Duration::from_millis(PATIENCE);
+    while screen(&resized) != whole {
+        assert!(Instant::now() < deadline, "{resized:#}");
+        resized = workspace.ok("pty", json!({"action": "read"})).await;
+    }
+    assert_eq!(resized["cursor"], json!({"row": 4, "column": 6}));
+    let end = leave(&workspace, "q", &[]).await;
+    assert_eq!(screen(&end), "before\nafter");
     workspace.store.close().await;
 }
 
@@ -283,7 +331,7 @@ async fn what_cannot_be_typed_is_refused() {
     assert!(nothing.contains("needs `input` or `keys`"), "{nothing}");
     let half = json!({"action": "resize", "rows": 3});
     let half = workspace.failure("pty", half).await;
-    assert!(half.contains("needs `columns` and `rows`"), "{half}");
+    assert!(half.contains("needs `cols` and `rows`"), "{half}");
     workspace.store.close().await;
 }
 
@@ -321,6 +369,7 @@ fn sizes_keys_and_waits_have_their_bounds() {
         tools.validate(&call).is_ok()
     };
     for (name, most) in [
+        ("cols", u64::from(PTY_COLUMNS)),
         ("columns", u64::from(PTY_COLUMNS)),
         ("rows", u64::from(PTY_ROWS)),
         ("timeout_ms", PTY_MAX_WAIT_MS),

@@ -1,17 +1,23 @@
 //! Commands in the sandbox that the policy asks for.
 
+#[path = "../../../halter-exec/tests/it/own_network.rs"]
+mod own_network;
+
 use crate::support::Workspace;
 use halter_exec::Environment;
 use halter_tools::exec::{SessionSandbox, probe_sandbox};
 use halter_tools::network::HostResolver;
-use halter_tools::policy::{NetworkPolicy, NetworkSwitch, SandboxBounds, SandboxMode};
+use halter_tools::policy::{
+    FileDoor, NetworkPolicy, NetworkSwitch, PolicyError, SandboxBounds, SandboxMode,
+};
 use halter_tools::{PolicySettings, StandardPolicy, ToolPolicy};
 use serde_json::{Value, json};
 use std::ffi::OsString;
 use std::io::{Read, Write};
 use std::net::{IpAddr, Ipv4Addr, TcpListener};
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
+use std::thread::ThreadId;
 
 pub fn settings(mode: SandboxMode, programs: &[&str]) -> PolicySettings {
     let programs: Vec<String> = programs.iter().map(|name| (*name).to_owned()).collect();
@@ -24,14 +30,14 @@ pub fn settings(mode: SandboxMode, programs: &[&str]) -> PolicySettings {
 
 pub fn works(rung: &str) -> bool {
     if !crate::place::has_rungs() {
-        println!("skipped: needs a place that has {rung}");
+        crate::support::skipped(&format!("a place that has {rung}"));
         return false;
     }
     let bounds = SandboxBounds::default();
     let status = probe_sandbox(&bounds, &Environment::new());
     let found = status.rungs.iter().find(|one| one.name == rung).unwrap();
     if !found.supported {
-        println!("skipped: needs {rung}: {:?}", found.reason);
+        crate::support::skipped(&format!("{rung}: {:?}", found.reason));
     }
     found.supported
 }
@@ -48,6 +54,10 @@ pub async fn sh(workspace: &Workspace, command: &str) -> Value {
 
 #[tokio::test]
 async fn a_command_changes_its_workspace_and_nothing_else() {
+    let test = "a_command_changes_its_workspace_and_nothing_else";
+    if !own_network::entered(module_path!(), test) {
+        return;
+    }
     let Some(workspace) = open_shell() else {
         return;
     };
@@ -64,8 +74,9 @@ async fn a_command_changes_its_workspace_and_nothing_else() {
     for escape in [
         "python3 -c 'open(\".git/con\" + \"fig\", \"a\").write(\"x\")'",
         "python3 -c 'import os; os.mkdir(\".vsc\" + \"ode/x\")'",
+        "python3 -c 'import os; os.makedirs(\".age\" + \"nts/skills/x\")'",
         "python3 -c 'print(open(\".e\" + \"nv\").read())'",
-        "python3 -c 'import socket; socket.create_connection((\"192.0.2.1\", 80), 5)'",
+        "python3 -c 'import socket; socket.create_connection((\"192.0.2.1\", 80), 60)'",
     ] {
         let refused = run(escape).await;
         assert_ne!(refused["exit_code"], 0, "{escape}: {refused}");
@@ -76,7 +87,9 @@ async fn a_command_changes_its_workspace_and_nothing_else() {
     let kept = std::fs::read_to_string(workspace.dir().join(".git/config"));
     assert_eq!(kept.unwrap(), "[core]\n");
     workspace.store.close().await;
-    assert!(!workspace.dir().join(".vscode").exists());
+    for placeholder in [".vscode", ".agents"] {
+        assert!(!workspace.dir().join(placeholder).exists());
+    }
 }
 
 #[tokio::test]
@@ -98,6 +111,36 @@ async fn only_listed_programs_and_their_sets_execute() {
                   perl -e 'print 1'; true";
     let said = run_directly(&bounds, &["bash", "-c", script], directory.path());
     assert_eq!(said, (0, "listed\n".to_owned()));
+    let loaded = "for loader in /lib64/ld-linux-x86-64.so.2 /lib/ld-linux-aarch64.so.1; do \
+                  $loader /usr/bin/perl -e 'print 1'; done; true";
+    let said = run_directly(&bounds, &["bash", "-c", loaded], directory.path());
+    assert_eq!(said, (0, String::new()));
+}
+
+/// A repository whose settings name a program, which git runs by a shell: the
+/// shell is there, and nothing that is not listed.
+#[tokio::test]
+async fn a_program_that_a_repository_names_does_not_execute() {
+    if !works("namespaces") || !has("git") {
+        return;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let policy = StandardPolicy::bind(
+        settings(SandboxMode::Prefer, &["git"]),
+        halter_tools::SessionScope {
+            working_dir: directory.path().to_owned(),
+            ..halter_tools::SessionScope::default()
+        },
+    );
+    let bounds = policy.unwrap().sandbox(None);
+    let script = "git init -q fake && cd fake && echo x > file && git add file && \
+                  git config core.fsmonitor '/usr/bin/touch ../ran; echo x > /etc/halter-ran' && \
+                  git status >/dev/null; git --version >/dev/null && echo done";
+    let said = run_directly(&bounds, &["bash", "-c", script], directory.path());
+    assert_eq!(said, (0, "done\n".to_owned()));
+    assert!(directory.path().join("fake/.git/index").exists());
+    assert!(!directory.path().join("ran").exists());
+    assert!(!Path::new("/etc/halter-ran").exists());
 }
 
 /// The exit code of a program in a sandbox for these bounds, and what it said.
@@ -158,15 +201,39 @@ async fn toolchains_work_inside() {
             "dep/Cargo.toml",
             "[package]\nname='dep'\nversion='0.1.0'\nedition='2021'\n",
         ),
-        ("dep/src/lib.rs", "pub fn one() -> u8 { 1 }\n"),
+        (
+            "dep/src/lib.rs",
+            "/// ```\n/// assert_eq!(dep::one(), 1);\n/// ```\npub fn one() -> u8 { 1 }\n",
+        ),
         (
             "Cargo.toml",
-            "[package]\nname='top'\nversion='0.1.0'\nedition='2021'\n[dependencies]\ndep={path='dep'}\n",
+            "[package]\nname='top'\nversion='0.1.0'\nedition='2021'\n\
+             [dependencies]\ndep={path='dep'}\nmac={path='mac'}\n",
+        ),
+        (
+            "build.rs",
+            "fn main() { println!(\"cargo:rustc-env=BUILT=1\") }\n",
+        ),
+        (
+            "mac/Cargo.toml",
+            "[package]\nname='mac'\nversion='0.1.0'\nedition='2021'\n[lib]\nproc-macro=true\n",
+        ),
+        (
+            "mac/src/lib.rs",
+            "#[proc_macro]\npub fn two(_: proc_macro::TokenStream) -> proc_macro::TokenStream { \
+             \"2\".parse().unwrap() }\n",
         ),
         (
             "src/main.rs",
-            "fn main() { println!(\"{}\", dep::one()) }\n#[test]\nfn t() {}\n",
+            "fn main() { println!(\"{}{}{}\", dep::one(), mac::two!(), env!(\"BUILT\")) }\n\
+             #[test]\nfn t() {}\n",
         ),
+        (
+            "sub/Cargo.toml",
+            "[package]\nname='sub'\nversion='0.1.0'\nedition='2021'\n[workspace]\n",
+        ),
+        ("sub/src/main.rs", "fn main() {}\n#[test]\nfn t() {}\n"),
+        ("sub/target/.keep", ""),
         ("q/package.json", "{\"name\":\"q\",\"version\":\"1.0.0\"}"),
         (
             "p/package.json",
@@ -193,6 +260,9 @@ async fn toolchains_work_inside() {
         for (program, command) in [
             ("cargo", "cargo run --offline -q"),
             ("cargo", "cargo test --offline -q"),
+            // Tests in documentation are built in the temporary directory.
+            ("cargo", "cargo test --offline -q -p dep --doc"),
+            ("cargo", "cd sub && cargo test --offline -q && cd .."),
             (
                 "npm",
                 "cd p && npm install --offline --no-audit --no-fund ../q && npm test && cd ..",
@@ -207,11 +277,16 @@ async fn toolchains_work_inside() {
             ("go", "cd g && go build && go vet && cd .."),
         ] {
             if !has(program) {
-                println!("skipped: needs {program}");
+                crate::support::skipped(program);
                 continue;
             }
-            let done = sh(&workspace, command).await;
+            let call = json!({"command": command, "timeout_ms": 600_000});
+            let done = workspace.ok("shell", call).await;
             assert_eq!(done["exit_code"], 0, "{programs:?} {command}: {done}");
+        }
+        if has("cargo") {
+            let ran = sh(&workspace, "cargo run --offline -q").await;
+            assert_eq!(ran["stdout"], "121\n", "{ran}");
         }
         workspace.store.close().await;
     }
@@ -226,9 +301,31 @@ fn has(program: &str) -> bool {
     found.is_some_and(|place| !place.to_string_lossy().contains("shims"))
 }
 
+#[tokio::test]
+async fn a_workspace_that_is_deleted_under_its_sandbox_opens_nothing() {
+    let Some(workspace) = open_shell() else {
+        return;
+    };
+    assert_eq!(sh(&workspace, "echo x > file").await["exit_code"], 0);
+    let root = workspace.dir();
+    let write = json!({"command": "echo x > new"});
+    std::fs::remove_dir_all(&root).unwrap();
+    let gone = workspace.call("shell", write.clone()).await;
+    assert!(
+        gone.is_err() || gone.as_ref().unwrap()["exit_code"] != 0,
+        "{gone:?}"
+    );
+    assert!(!root.exists(), "{gone:?}");
+    // Another one of its name is not what the sandbox is for.
+    std::fs::create_dir(&root).unwrap();
+    let _ = workspace.call("shell", write).await;
+    assert_eq!(std::fs::read_dir(&root).unwrap().count(), 0);
+    workspace.store.close().await;
+}
+
 /// Answers for one name.
 #[derive(Debug)]
-struct OneName(&'static str);
+pub struct OneName(pub &'static str);
 
 #[async_trait::async_trait]
 impl HostResolver for OneName {
@@ -253,11 +350,15 @@ fn greeter() -> u16 {
     port
 }
 
-const FETCH: &str = "python3 -c 'import sys, urllib.request as r; \
-                     print(r.urlopen(sys.argv[1], timeout=20).read().decode())'";
+pub const FETCH: &str = "python3 -c 'import sys, urllib.request as r; \
+                     print(r.urlopen(sys.argv[1], timeout=100).read().decode())'";
 
 #[tokio::test]
 async fn a_command_reaches_what_is_allowed_by_the_proxy_and_nothing_else() {
+    let test = "a_command_reaches_what_is_allowed_by_the_proxy_and_nothing_else";
+    if !own_network::entered(module_path!(), test) {
+        return;
+    }
     if !works("namespaces") || !crate::place::filters_hosts() {
         return;
     }
@@ -287,12 +388,14 @@ async fn a_command_reaches_what_is_allowed_by_the_proxy_and_nothing_else() {
     }
     // Around the proxy there is nothing.
     for around in [
-        format!("python3 -c 'import socket; socket.create_connection((\"127.0.0.1\", {port}), 5)'"),
+        format!(
+            "python3 -c 'import socket; socket.create_connection((\"127.0.0.1\", {port}), 60)'"
+        ),
         format!(
             "env -u http_proxy -u HTTP_PROXY -u all_proxy -u ALL_PROXY \
                  curl -s --noproxy \"*\" http://127.0.0.1:{port}/"
         ),
-        "python3 -c 'import socket; socket.create_connection((\"192.0.2.1\", 80), 5)'".to_owned(),
+        "python3 -c 'import socket; socket.create_connection((\"192.0.2.1\", 80), 60)'".to_owned(),
         "git ls-remote https://other.test/x".to_owned(),
     ] {
         let refused = sh(&workspace, &around).await;
@@ -326,4 +429,52 @@ async fn the_settings_of_a_repository_within_cannot_be_changed() {
     assert_eq!(workspace.get("sub/dir/.git/config"), "[core]\n");
     let made = sh(&workspace, &python(append, "@sub/dir/.git/index")).await;
     assert_eq!(made["exit_code"], 0, "{made}");
+}
+
+/// Remembers which thread has searched directories for a sandbox.
+#[derive(Debug)]
+struct SearchedBy {
+    standard: Arc<dyn ToolPolicy>,
+    thread: Arc<OnceLock<ThreadId>>,
+}
+
+impl ToolPolicy for SearchedBy {
+    fn door(&self) -> &FileDoor {
+        self.standard.door()
+    }
+
+    fn max_read_bytes(&self) -> u64 {
+        self.standard.max_read_bytes()
+    }
+
+    fn check_shell_enabled(&self) -> Result<(), PolicyError> {
+        Ok(())
+    }
+
+    fn check_shell_command_strict(&self, _: &str) -> Result<(), PolicyError> {
+        Ok(())
+    }
+
+    fn shell_timeout_secs(&self) -> u64 {
+        self.standard.shell_timeout_secs()
+    }
+
+    fn sandbox(&self, home: Option<&Path>) -> SandboxBounds {
+        self.thread.get_or_init(|| std::thread::current().id());
+        self.standard.sandbox(home)
+    }
+}
+
+#[tokio::test]
+async fn directories_are_searched_for_a_sandbox_on_a_thread_that_may_block() {
+    let mut workspace = Workspace::with_settings(settings(SandboxMode::Prefer, &["*"]));
+    let thread = Arc::new(OnceLock::new());
+    workspace.policy = Arc::new(SearchedBy {
+        standard: Arc::clone(&workspace.policy),
+        thread: Arc::clone(&thread),
+    });
+    assert_eq!(sh(&workspace, "true").await["exit_code"], 0);
+    let searched = *thread.get().unwrap();
+    assert_ne!(searched, std::thread::current().id());
+    workspace.store.close().await;
 }

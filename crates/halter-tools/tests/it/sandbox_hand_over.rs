@@ -1,6 +1,7 @@
 //! What a hostile program in the sandbox can do to a command that is let out.
 
 use crate::sandbox::{settings, sh, works};
+use crate::sandbox_places::elsewhere;
 use crate::support::Workspace;
 use halter_tools::policy::SandboxMode;
 use serde_json::json;
@@ -68,7 +69,7 @@ fn workspace(out: &Path) -> Workspace {
 async fn let_out(workspace: &Workspace) -> Option<String> {
     let command = "ls >/dev/null; git --version >/dev/null; true; bash -c true; sh -c true; \
                    touch escaped; echo \"[${TARGET-}]\"";
-    let input = json!({"command": command, "outside_sandbox": true, "timeout_ms": 20_000});
+    let input = json!({"command": command, "outside_sandbox": true, "timeout_ms": 120_000});
     let ran = workspace.call("shell", input).await.ok()?;
     Some(ran["stdout"].as_str().unwrap().to_owned())
 }
@@ -81,7 +82,7 @@ async fn no_state_of_the_shell_inside_runs_or_chooses_anything_outside() {
     let mut attempts = 0;
     for line in ATTEMPTS.lines().filter(|line| !line.starts_with('#')) {
         let (name, script) = line.split_once('\t').unwrap();
-        let directory = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+        let directory = elsewhere();
         let out = directory.path().canonicalize().unwrap();
         std::fs::write(out.join("kept"), "kept").unwrap();
         let workspace = workspace(&out);

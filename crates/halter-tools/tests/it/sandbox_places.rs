@@ -14,9 +14,11 @@ async fn outside(workspace: &Workspace, command: &str) -> Value {
     workspace.ok("shell", input).await
 }
 
-/// A directory that no sandbox has of its own.
-fn elsewhere() -> tempfile::TempDir {
-    tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap()
+/// A directory that no sandbox has of its own: not below `/tmp`, which is fresh
+/// inside.
+pub fn elsewhere() -> tempfile::TempDir {
+    let base = std::env::var_os("HALTER_TEST_BASE");
+    tempfile::tempdir_in(base.unwrap_or_else(|| env!("CARGO_TARGET_TMPDIR").into())).unwrap()
 }
 
 /// Whether a process runs; one that nobody has collected does not.
@@ -204,4 +206,49 @@ async fn a_command_that_may_change_files_beyond_the_roots_finds_them_open() {
         assert!(judged(&*workspace.policy, vec![run("echo x > inside")]).is_none());
         workspace.store.close().await;
     }
+}
+
+/// Git and editors put a new file in the place of the old one, or remove it
+/// first, which takes what lies on it away in every sandbox.
+#[tokio::test]
+async fn what_a_command_outside_replaces_is_out_of_reach_for_the_next_one() {
+    if !works("namespaces") {
+        return;
+    }
+    let workspace = Workspace::with_settings(settings(SandboxMode::Prefer, &["*"]));
+    workspace.put(".git/config", "[core]\n");
+    workspace.put(".git/HEAD", "ref: refs/heads/main\n");
+    workspace.put(".env", "KEY=secret");
+    let closed = [
+        "python3 -c 'open(\".git/con\" + \"fig\", \"a\").write(\"# x\")'",
+        "python3 -c 'print(open(\".e\" + \"nv\").read())'",
+    ];
+    let assert_closed = async || {
+        for command in closed {
+            let refused = sh(&workspace, command).await;
+            assert_ne!(refused["exit_code"], 0, "{refused}");
+        }
+    };
+    assert_closed().await;
+    let replace = "import os\nfor it in [\".git/con\" + \"fig\", \".e\" + \"nv\"]:\n  \
+                   open(\"new\", \"w\").write(\"# new\"); os.rename(\"new\", it)";
+    // The new file may have the number of the old one.
+    let make_anew = "import os\nfor it in [\".git/con\" + \"fig\", \".e\" + \"nv\"]:\n  \
+                     os.remove(it); open(it, \"w\").write(\"# new\")";
+    for code in [replace, make_anew, make_anew] {
+        let done = outside(&workspace, &format!("python3 -c '{code}'")).await;
+        assert_eq!(done["exit_code"], 0, "{done}");
+        assert_closed().await;
+    }
+    // Also for a command in a shell of its own.
+    let done = outside(&workspace, &format!("python3 -c '{replace}'")).await;
+    assert_eq!(done["exit_code"], 0, "{done}");
+    let [write, _] = closed;
+    let command = format!("{write}; echo over > over");
+    let input = json!({"command": command, "background": true});
+    workspace.ok("shell", input).await;
+    let over = workspace.dir().join("over");
+    eventually("the command is over", || over.exists()).await;
+    assert_eq!(workspace.get(".git/config"), "# new");
+    workspace.store.close().await;
 }

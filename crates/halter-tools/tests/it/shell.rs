@@ -303,7 +303,7 @@ async fn kept_files_are_bounded(exec: Place) {
 async fn a_timeout_keeps_the_output_and_the_shell(exec: Place) {
     let workspace = Workspace::with_open_shell_in(exec);
     sh(&workspace, "export KEPT=yes").await;
-    let arguments = json!({"command": "echo partial; sleep 1000", "timeout_ms": 300});
+    let arguments = json!({"command": "echo partial; sleep 1000", "timeout_ms": 2000});
     let result = workspace.ok("shell", arguments).await;
     assert_eq!(result["timed_out"], true);
     assert_eq!(result["cancelled"], false);

@@ -2,7 +2,7 @@
 
 use crate::support::Workspace;
 use halter_protocol::{Action, ToolCall, ToolErrorCode, ToolSpec};
-use halter_tools::{left_out_tools, planned_tools};
+use halter_tools::left_out_tools;
 use serde_json::{Value, json};
 use std::path::Path;
 
@@ -50,11 +50,8 @@ fn every_schema_is_closed_and_every_parameter_explained() {
 }
 
 #[test]
-fn a_tool_that_is_planned_or_left_out_is_not_built_in() {
+fn a_tool_that_is_left_out_is_not_built_in() {
     let tools = Workspace::new().tools;
-    for planned in planned_tools() {
-        assert!(tools.spec(planned).is_none(), "{planned}");
-    }
     for left_out in left_out_tools() {
         assert!(tools.spec(left_out.name).is_none(), "{left_out:?}");
     }

@@ -310,6 +310,14 @@ impl Workspace {
     }
 }
 
+/// Says that a test does not run here: not through a macro, whose output a
+/// passing test would swallow.
+pub fn skipped(needs: &str) {
+    use std::io::Write as _;
+    let mut errors = std::io::stderr();
+    writeln!(errors, "skipped: needs {needs}").unwrap();
+}
+
 /// Whether file modes mean nothing to us.
 pub fn is_root() -> bool {
     rustix::process::geteuid().is_root()
@@ -389,3 +397,13 @@ impl ToolPolicy for OpenShell {
 pub const PNG: &[u8] =
     b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR\0\0\0\x03\0\0\0\x02\x08\0\0\0\0\xb8\x1f9\xc6\
     \0\0\0\x10IDATx\xdac`\xd0\x08``\xd4\x0c\x04\0\x03.\0\xf4\xd01\xec\xff\0\0\0\0IEND\xaeB`\x82";
+
+/// A program for a session to find. Written by another process: one that a
+/// test starts meanwhile would hold it open for writing, and it would not run.
+pub fn write_program(path: &Path, script: &str) {
+    let written = std::process::Command::new("/bin/sh")
+        .args(["-c", "printf %s \"$1\" >\"$2\" && chmod 755 \"$2\"", "sh"])
+        .args([script.as_ref(), path.as_os_str()])
+        .status();
+    assert!(written.unwrap().success());
+}

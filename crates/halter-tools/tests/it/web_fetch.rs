@@ -401,6 +401,7 @@ fn it_is_of_no_use_where_no_host_can_be_reached() {
             environment: &environment,
             attended,
             skills: true,
+            samples_processes: true,
         })
     };
     let off = PolicySettings {

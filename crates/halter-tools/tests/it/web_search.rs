@@ -40,7 +40,7 @@ async fn searxng_is_asked_in_its_format() {
     let workspace = searxng(&server);
     let found = json!({"query": "door", "results": [
         {"url": "https://a.test/", "title": "A <b>door</b>", "content": "It is\n open &amp; wide", "engine": "x"},
-        {"url": "https://b.test/", "title": "B", "content": null},
+        {"url": "https://b.test/", "title": null, "content": null},
         {"url": "https://c.test/", "title": "C"},
     ]});
     server.on(
@@ -53,7 +53,7 @@ async fn searxng_is_asked_in_its_format() {
         result,
         json!({"results": [
             {"title": "A door", "url": "https://a.test/", "snippet": "It is open & wide"},
-            {"title": "B", "url": "https://b.test/", "snippet": ""},
+            {"title": "", "url": "https://b.test/", "snippet": ""},
         ]})
     );
 }
@@ -262,6 +262,7 @@ fn it_is_of_no_use_until_it_is_configured() {
         environment: &environment,
         attended: false,
         skills: true,
+        samples_processes: true,
     };
     let reason = |web: WebSettings| {
         let tools = ToolRuntime::with_tools(builtin_tools_with(&web));

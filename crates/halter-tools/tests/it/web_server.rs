@@ -49,6 +49,11 @@ impl Reply {
     pub fn stuck(kind: &str) -> Self {
         Self::Stuck(head("200 OK", [("Content-Type", kind)]))
     }
+
+    /// Not a word.
+    pub fn silent() -> Self {
+        Self::Stuck(Vec::new())
+    }
 }
 
 fn head<'a>(status: &str, headers: impl IntoIterator<Item = (&'a str, &'a str)>) -> Vec<u8> {

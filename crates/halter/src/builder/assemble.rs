@@ -2,11 +2,13 @@
 
 use super::HalterBuilder;
 use super::servers::Servers;
-use super::settings::{budget, deferral, instructions, local_time_zone, policy, prompts};
+use super::settings::{
+    budget, configured_style, deferral, instructions, local_time_zone, policy, prompts,
+};
 use super::store::{durability, open_store};
-use super::tools::{language_servers, tools};
+use super::tools::{HarnessTools, language_servers, tools};
 use crate::error::{config_failure, invalid};
-use crate::harness::{Halter, StoreOwner};
+use crate::harness::{FileHooks, Halter, StoreOwner};
 use crate::hook_files::HookFiles;
 use crate::hook_outside::{HarnessOutside, Judges};
 use crate::models::registry;
@@ -28,7 +30,7 @@ use halter_runtime::{
 use halter_session::TraceRecorder;
 use halter_tools::{HarnessFacts, command_environment};
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 impl HalterBuilder {
     /// Puts the harness together.
@@ -48,18 +50,16 @@ impl HalterBuilder {
             self.loaded_plugins,
         )
         .await?;
-        let mut sdk_hooks = registered(self.hooks)?;
+        let sdk_hooks = registered(self.hooks)?;
         let mut protected = own_files(&config, &environment);
         let hook_files = match self.hook_files {
             Some(files) => files,
             None => HookFiles::of_config(&config).await,
         };
-        protected.extend(hook_files.read);
-        resources.hook_warnings.extend(hook_files.warnings);
-        for parsed in hook_files.parsed {
-            let warnings = sdk_hooks.add_file(parsed);
-            resources.hook_warnings.extend(warnings);
-        }
+        protected.extend(hook_files.read.iter().cloned());
+        let hook_revision = hook_files.revision.clone();
+        let (file_hooks, warnings) = hook_files.hooks();
+        resources.hook_warnings.extend(warnings);
         protected.extend(self.protected_paths);
         protected.extend(self.services.cassette.as_ref().and_then(recording::file));
         let config = Arc::new(config);
@@ -110,15 +110,16 @@ impl HalterBuilder {
         let (servers, late_tools) = (Servers::none(&config)?, self.late_tools);
         let (language_servers, lsp_problems) = language_servers(&resources.lsp_servers);
         let language_tools = language_tools(&language_servers);
-        let mut tools = tools(&config, &web, language_tools, self.tools)?;
+        let HarnessTools {
+            runtime: mut tools,
+            known: known_tools,
+        } = tools(&config, &web, language_tools, self.tools)?;
         if let Some(observer) = DiagnosticsAfterChanges::new(&language_servers) {
             tools.set_change_observer(Arc::new(observer));
         }
-        // A tool that a rule denies as a whole is no use to a model.
-        let permissions = &services.policy.permissions;
-        let mut tools = tools.only(|name| !permissions.denies_tool(name.as_str()));
         services.durability = durability(&config);
-        services.prompts = prompts(&config, &resources.snapshot)?;
+        services.prompts = prompts(&config);
+        let style = configured_style(&config, &resources.snapshot)?;
         let mut skills = resources.snapshot.skills.values();
         let has_skills = skills.any(|skill| !skill.user_only);
         services.instructions = instructions(&config, &environment);
@@ -127,22 +128,11 @@ impl HalterBuilder {
             Some(directory) => Some(TraceRecorder::start(directory)?),
             None => None,
         };
-        let mut resources = resources.with_hooks(&sdk_hooks)?;
+        let mut resources = resources.with_hooks(&sdk_hooks.merged(&file_hooks)?)?;
+        resources.style = style;
         resources.warnings.extend(lsp_problems);
         services.resources = ResourceCell::new(resources);
         services.approvals = self.approvals;
-        let unavailable_tools = tools.take_unavailable(&HarnessFacts {
-            policy: &services.policy,
-            environment: &services.base_environment,
-            attended: !matches!(services.approvals, Approvals::Unattended),
-            skills: has_skills || config.resources.watch,
-        });
-        services.tools = tools;
-        services.deferral = deferral(&config);
-        services.late_tools = late_tools;
-        services.subagent_event_forwarding = config.runtime.subagent_event_forwarding;
-        services.subagent_event_forwarding_cap = config.runtime.subagent_event_forwarding_cap;
-        services.rule_store = self.rule_store;
         let exec = match self.exec {
             Some(exec) => Some(exec),
             None => configured_exec(&config, &environment)?,
@@ -150,6 +140,19 @@ impl HalterBuilder {
         if let Some(exec) = exec {
             services.exec = exec;
         }
+        let unavailable_tools = tools.take_unavailable(&HarnessFacts {
+            policy: &services.policy,
+            environment: &services.base_environment,
+            attended: !matches!(services.approvals, Approvals::Unattended),
+            skills: has_skills || config.resources.watch,
+            samples_processes: services.exec.samples_processes(),
+        });
+        services.tools = tools;
+        services.deferral = deferral(&config);
+        services.late_tools = late_tools;
+        services.subagent_event_forwarding = config.runtime.subagent_event_forwarding;
+        services.subagent_event_forwarding_cap = config.runtime.subagent_event_forwarding_cap;
+        services.rule_store = self.rule_store;
         if let Some(assembler) = self.prompt_assembler {
             services.prompt_assembler = assembler;
         }
@@ -182,7 +185,13 @@ impl HalterBuilder {
             model_services,
             catalog,
             unavailable_tools: unavailable_tools.into(),
+            known_tools: Arc::new(known_tools),
             sdk_hooks: Arc::new(sdk_hooks),
+            file_hooks: Arc::new(Mutex::new(FileHooks {
+                hooks: Arc::new(file_hooks),
+                revision: hook_revision,
+                protected: Vec::new(),
+            })),
             store_owner,
             servers: Arc::new(servers),
         })

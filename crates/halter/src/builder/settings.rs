@@ -3,7 +3,7 @@
 use halter_config::{
     DeferralWord, DeferredTools, Environment, HarnessConfig, SandboxChoice, SystemPromptPreset,
 };
-use halter_protocol::{ResourceSnapshot, SessionBudget};
+use halter_protocol::{OutputStyleDef, ResourceSnapshot, SessionBudget};
 use halter_runtime::prompt::{CODING_GUIDANCE, GENERAL_GUIDANCE};
 use halter_runtime::{
     HalterError, HarnessBudget, InstructionSettings, PromptSettings, ToolDeferral,
@@ -93,39 +93,39 @@ pub(super) fn instructions(
     environment: &Environment,
 ) -> Option<InstructionSettings> {
     let user_files = environment.user_instruction_files();
-    let settings = InstructionSettings { user_files };
+    let settings = InstructionSettings {
+        user_files,
+        nested_skills: config.resources.discover,
+    };
     config.resources.instructions.then_some(settings)
 }
 
-/// An output style takes the place of the built-in guidance, or follows it if
-/// it says so. A prompt of one's own stays.
-pub(super) fn prompts(
-    config: &HarnessConfig,
-    resources: &ResourceSnapshot,
-) -> Result<PromptSettings, HalterError> {
+pub(super) fn prompts(config: &HarnessConfig) -> PromptSettings {
     let configured = &config.prompts;
-    let mut settings = PromptSettings {
+    PromptSettings {
         system_prompt: configured.system_prompt.clone(),
         guidance: match configured.preset {
             SystemPromptPreset::Coding => CODING_GUIDANCE,
             _ => GENERAL_GUIDANCE,
         },
         append_system_prompt: configured.append_system_prompt.clone(),
-    };
-    let Some(name) = &configured.output_style else {
-        return Ok(settings);
+    }
+}
+
+/// The output style that the configuration names.
+///
+/// # Errors
+/// If there is none of its name, or more than one.
+pub(crate) fn configured_style(
+    config: &HarnessConfig,
+    resources: &ResourceSnapshot,
+) -> Result<Option<OutputStyleDef>, HalterError> {
+    let Some(name) = &config.prompts.output_style else {
+        return Ok(None);
     };
     let style = resources.output_style(name).map_err(|error| {
         HalterError::new(error.code(), format!("prompts.output_style: {error}"))
             .with_hint("`halter resources` lists the output styles that are loaded")
     })?;
-    match style.keeps_guidance || settings.system_prompt.is_some() {
-        false => settings.system_prompt = Some(style.prompt.clone()),
-        true => {
-            let texts = [Some(style.prompt.clone()), settings.append_system_prompt];
-            let texts: Vec<String> = texts.into_iter().flatten().collect();
-            settings.append_system_prompt = Some(texts.join("\n\n"));
-        }
-    }
-    Ok(settings)
+    Ok(Some(style.clone()))
 }

@@ -6,10 +6,16 @@ use halter_lsp::ServerSettings;
 use halter_resources::LoadedLspServer;
 use halter_runtime::AgentTypes;
 use halter_tools::{
-    Tool, ToolRuntime, WebSettings, builtin_tools_with, left_out_tools, planned_tools,
-    subagent_tools,
+    TOOL_SEARCH, Tool, ToolRuntime, WebSettings, builtin_tools_with, left_out_tools, subagent_tools,
 };
+use std::collections::BTreeSet;
 use std::sync::Arc;
+
+/// The tools of a harness, and the names of all that there could be.
+pub(super) struct HarnessTools {
+    pub runtime: ToolRuntime,
+    pub known: BTreeSet<String>,
+}
 
 /// Built-ins that are enabled, then the embedder's own, which are never
 /// filtered and replace by name.
@@ -18,7 +24,7 @@ pub(super) fn tools(
     web: &WebSettings,
     of_plugins: Vec<Arc<dyn Tool>>,
     custom: Vec<Arc<dyn Tool>>,
-) -> anyhow::Result<ToolRuntime> {
+) -> anyhow::Result<HarnessTools> {
     let mut built_in = ToolRuntime::with_tools(builtin_tools_with(web));
     let of_harness = subagent_tools(&AgentTypes::built_in().lines());
     for tool in of_harness.into_iter().chain(of_plugins) {
@@ -29,6 +35,8 @@ pub(super) fn tools(
         .names()
         .chain(&custom_names)
         .map(|name| name.as_str())
+        // It is there wherever tools are deferred.
+        .chain([TOOL_SEARCH])
         .collect();
     let left_out: Vec<_> = left_out_tools()
         .into_iter()
@@ -37,14 +45,16 @@ pub(super) fn tools(
     let known = KnownTools {
         available: &available,
         left_out: &left_out,
-        planned: planned_tools(),
     };
     check_tool_names(config, known).map_err(config_failure)?;
-    let mut tools = built_in.clone_filtered(&config.tools.enabled);
+    let left_out = left_out.iter().map(|(name, _)| *name);
+    let known = available.iter().copied().chain(left_out);
+    let known = known.map(str::to_owned).collect();
+    let mut runtime = built_in.clone_filtered(&config.tools.enabled);
     for tool in custom {
-        tools.register(tool);
+        runtime.register(tool);
     }
-    Ok(tools)
+    Ok(HarnessTools { runtime, known })
 }
 
 /// The language servers that plugins describe, and what is wrong with the

@@ -7,10 +7,11 @@
 //! | plugins, as `plugin_PLUGIN_NAME` | with their plugin |
 //!
 //! Of two with one name the one that stands higher here counts, as a whole.
+//! `a.b` and `a_b` are one name.
 
 use halter_config::{
     HarnessConfig, MCP_FILE_NAME, McpServerTable, ProjectFile, TrustStore, find_project_file,
-    parse_mcp_entry, parse_mcp_file,
+    parse_mcp_entry, parse_mcp_file, unknown_mcp_members,
 };
 use halter_mcp::ServerName;
 use halter_mcp::error::shown_name;
@@ -53,7 +54,8 @@ impl fmt::Display for ServerSource {
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct DescribedServer {
-    /// Its name, fit to be shown whatever was written.
+    /// Its name, fit to be shown whatever was written: characters that no name
+    /// of a tool may have are `_`.
     pub name: String,
     /// Where it is described.
     pub source: ServerSource,
@@ -77,7 +79,7 @@ pub struct ProjectServers {
     file: Option<ProjectFile>,
     trusted: bool,
     servers: Vec<DescribedServer>,
-    problem: Option<HalterError>,
+    problems: Vec<HalterError>,
 }
 
 impl ProjectServers {
@@ -89,7 +91,7 @@ impl ProjectServers {
         match ProjectFile::read(&path).await {
             Ok(file) => Self::of(file, trust),
             Err(error) => Self {
-                problem: Some(unusable(&path, error.to_string())),
+                problems: vec![unusable(&path, error.to_string())],
                 ..Self::default()
             },
         }
@@ -102,21 +104,23 @@ impl ProjectServers {
             Ok(parsed) => parsed,
             Err(reason) => {
                 return Self {
-                    problem: Some(unusable(&path, reason)),
+                    problems: vec![unusable(&path, reason)],
                     ..Self::default()
                 };
             }
         };
-        let (trusted, mut problem) = match trust.is_trusted(&file) {
-            Ok(trusted) => (trusted, None),
-            Err(error) => (false, Some(unusable(&path, error.to_string()))),
+        let (trusted, mut problems) = match trust.is_trusted(&file) {
+            Ok(trusted) => (trusted, Vec::new()),
+            Err(error) => (false, vec![unusable(&path, error.to_string())]),
         };
         if parsed.left_out > 0 {
             let (left, kept) = (parsed.left_out, parsed.servers.len());
             let reason = format!("{left} servers are left out: no more than {kept} count");
-            problem.get_or_insert(unusable(&path, reason));
+            problems.push(unusable(&path, reason));
         }
         let source = ServerSource::Project(path.clone());
+        let unknown = parsed.unknown.iter();
+        problems.extend(unknown.map(|(name, members)| not_read(name, &source, members)));
         let servers = parsed.servers.into_iter().map(|(name, entry)| {
             let mut server = described(&name, source.clone(), entry);
             if !trusted && server.problem.is_none() {
@@ -128,7 +132,7 @@ impl ProjectServers {
             servers: servers.collect(),
             file: Some(file),
             trusted,
-            problem,
+            problems,
         }
     }
 
@@ -167,6 +171,11 @@ impl DescribedServers {
             .iter()
             .map(|(name, table)| described(name, ServerSource::Settings, Ok(table.clone())));
         let of_plugins = plugins.iter().map(of_plugin);
+        let unread = plugins.iter().filter_map(|loaded| {
+            let unknown = unknown_mcp_members(&loaded.config);
+            let (name, source) = public_name(loaded);
+            (!unknown.is_empty()).then(|| not_read(&name, &source, &unknown))
+        });
         let all = settings
             .chain(project.servers.iter().cloned())
             .chain(of_plugins);
@@ -188,7 +197,7 @@ impl DescribedServers {
         }
         Self {
             servers,
-            problems: project.problem.iter().cloned().collect(),
+            problems: project.problems.iter().cloned().chain(unread).collect(),
         }
     }
 
@@ -200,12 +209,24 @@ impl DescribedServers {
 
 /// A server of a plugin, under the public name.
 fn of_plugin(loaded: &LoadedMcpServer) -> DescribedServer {
+    let (name, source) = public_name(loaded);
+    described(&name, source, parse_mcp_entry(&loaded.config))
+}
+
+fn public_name(loaded: &LoadedMcpServer) -> (String, ServerSource) {
     let source = ServerSource::Plugin {
         id: loaded.plugin_id.clone(),
         root: loaded.plugin_root.clone(),
     };
     let name = format!("plugin_{}_{}", loaded.plugin_id, loaded.name);
-    described(&name, source, parse_mcp_entry(&loaded.config))
+    (name, source)
+}
+
+/// Says which members of an entry change nothing.
+fn not_read(name: &str, source: &ServerSource, members: &[String]) -> HalterError {
+    let (name, members) = (shown_name(name), members.join("`, `"));
+    let message = format!("MCP server `{name}` ({source}): nothing reads `{members}`");
+    HalterError::new("mcp_entry", message).with_hint("correct the spelling, or take it out")
 }
 
 fn described(
@@ -222,12 +243,16 @@ fn described(
         Ok(table) => (table, None),
         Err(reason) => (McpServerTable::default(), Some(wrong(reason))),
     };
-    if let Err(error) = ServerName::new(name) {
-        let error = HalterError::new(error.code(), format!("{error} ({source})"));
-        problem = Some(error.with_hint("give it another name"));
-    }
+    let name = match ServerName::public(name) {
+        Ok(name) => name.to_string(),
+        Err(error) => {
+            let error = HalterError::new(error.code(), format!("{error} ({source})"));
+            problem = Some(error.with_hint("give it another name"));
+            shown
+        }
+    };
     DescribedServer {
-        name: shown,
+        name,
         source,
         table,
         problem,

@@ -4,6 +4,7 @@
 use crate::harness::Halter;
 use halter_mcp::limits::MENTIONS_PER_MESSAGE;
 use halter_mcp::{McpError, McpServers, OfferedPrompt};
+use halter_protocol::public_tools::public_server_name;
 use halter_protocol::{ContentPart, Turn, UserMessage};
 use halter_runtime::HalterError;
 use tokio_util::sync::CancellationToken;
@@ -107,8 +108,9 @@ fn mentions(text: &str, servers: &McpServers) -> Vec<(String, String)> {
         };
         let uri =
             uri.trim_end_matches(['.', ',', ';', ':', '!', '?', ')', ']', '}', '>', '"', '\'']);
-        let mention = (server.to_owned(), uri.to_owned());
-        if !uri.is_empty() && is_known(server) && !found.contains(&mention) {
+        let server = public_server_name(server);
+        let mention = (server.to_string(), uri.to_owned());
+        if !uri.is_empty() && is_known(&server) && !found.contains(&mention) {
             found.push(mention);
         }
     }

@@ -8,6 +8,10 @@ use halter_tools::network::{FilteringProxy, SystemResolver};
 use halter_tools::policy::{PolicySettings, SandboxMode, SessionScope, StandardPolicy, ToolPolicy};
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// One server may run in several directories, each with a group of its own.
+static GROUPS: AtomicU64 = AtomicU64::new(0);
 
 /// What sandboxes of servers are made from.
 #[derive(Debug, Clone)]
@@ -34,7 +38,8 @@ impl SandboxSource {
         program: &mut ProgramSettings,
     ) -> Result<Option<FilteringProxy>, HalterError> {
         let (source, environment) = (self.clone(), program.environment.clone());
-        let group = format!("halter-mcp-{}-{name}", std::process::id());
+        let number = GROUPS.fetch_add(1, Ordering::Relaxed);
+        let group = format!("halter-mcp-{}-{number}-{name}", std::process::id());
         let established = tokio::task::spawn_blocking(move || {
             let policy = source.bound()?;
             let mut bounds = policy.sandbox(source.home.as_deref());

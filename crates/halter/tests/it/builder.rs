@@ -303,6 +303,8 @@ async fn a_tool_of_no_use_here_is_neither_sent_nor_found() {
     let outcomes = outcomes(&one_turn(&harness, directory.path(), "go").await);
     let error = outcomes[0].result.as_ref().unwrap_err();
     assert_eq!(error.code, ToolErrorCode::UnknownTool);
+    let why = "the tool 'telephone' is of no use here: nobody would hear it ring. Available: ";
+    assert!(error.message.starts_with(why), "{error}");
     let request = &model.requests()[0];
     assert!(
         request

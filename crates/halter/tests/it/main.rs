@@ -16,6 +16,10 @@ mod commands;
 mod consumers;
 mod deferred;
 mod examples;
+mod guest_script;
+mod late_hooks;
+#[cfg(feature = "mcp")]
+mod mcp_directories;
 mod native;
 #[cfg(feature = "sqlite")]
 mod own_files;

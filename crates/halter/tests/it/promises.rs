@@ -1,15 +1,18 @@
 //! Promises that only the whole harness can keep.
 
 use crate::support::{
-    directory, in_child, is_child, offline_harness, outcomes, run_turn, session_in, shown,
+    bare, directory, in_child, is_child, offline_harness, outcomes, run_turn, session_in, shown,
 };
 use halter::prelude::*;
 use halter::providers::{FakeProvider, Reply};
+use halter::session::InMemorySessionStore;
 use halter_config::{Environment, ProviderConfig};
+use halter_protocol::ToolResult;
 use serde_json::json;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Instant;
 
 const KEY: &str = "sk-0123456789-must-not-appear";
 
@@ -229,4 +232,42 @@ fn every_test_the_architecture_names_exists() {
         .filter(|name| !sources.contains(&format!("fn {name}(")))
         .collect();
     assert!(gone.is_empty(), "{gone:?}");
+}
+
+/// The time of a session runs from its creation, whatever process asks.
+#[tokio::test]
+async fn a_resumed_session_is_as_old_as_it_is() {
+    let directory = directory(&[]);
+    let store = Arc::new(InMemorySessionStore::new());
+    let build = async |replies: Vec<Reply>| {
+        let builder = bare().with_session_store(store.clone());
+        let model = FakeProvider::scripted(replies);
+        builder
+            .with_provider(Arc::new(model))
+            .build()
+            .await
+            .unwrap()
+    };
+    let call = || Reply::new().tool_call("current_time", json!({}));
+    let first = build(vec![Reply::new().text("Hello.")]).await;
+    let session = session_in(&first, directory.path()).await;
+    let created = Instant::now();
+    run_turn(&session, "hello").await;
+    session.shutdown("done").await.unwrap();
+    let id = session.session_id().clone();
+    drop((session, first));
+    // The first call loads the tool.
+    let second = build(vec![call(), call(), Reply::new().text("Done.")]).await;
+    let session = second.runtime().resume(&id).await.unwrap().unwrap();
+    let least = created.elapsed();
+    let outcomes = outcomes(&run_turn(&session, "what time is it?").await);
+    let mut told = outcomes.iter().filter_map(|it| it.result.as_ref().ok());
+    let told = told.next().unwrap();
+    let ToolResult::Json { value } = told.as_ref() else {
+        panic!("{told:?}");
+    };
+    let age = value["session_seconds"].as_f64().unwrap();
+    // Times of the log are in milliseconds.
+    assert!(age + 0.002 >= least.as_secs_f64(), "{age} {least:?}");
+    session.shutdown("done").await.unwrap();
 }

@@ -5,6 +5,7 @@ use futures::StreamExt;
 use halter::prelude::*;
 use halter::providers::{FakeProvider, Reply};
 use halter::{HalterSession, ResourceCompiler, ResourcePlaces, ResourceRoot};
+use halter_config::{DeferralWord, DeferredTools};
 use halter_protocol::{CacheBreakReason, Message, ResourceUse, SessionEventPayload};
 use serde_json::json;
 use std::path::Path;
@@ -47,7 +48,11 @@ fn compiler(project: &Path) -> ResourceCompiler {
 }
 
 async fn harness(project: &Path, model: Arc<FakeProvider>) -> Halter {
+    let mut config = HarnessConfig::default();
+    // A model would load the tool for skills first.
+    config.tools.deferred = DeferredTools::Word(DeferralWord::Off);
     Halter::builder()
+        .with_config(config)
         .with_compiled_resources(compiler(project).compile().await.unwrap())
         .with_environment(no_keys())
         .with_provider(model)
@@ -227,6 +232,95 @@ async fn an_output_style_is_configured_or_chosen() {
         error.contains("prompts.output_style: there is no output style 'Absent'"),
         "{error}"
     );
+}
+
+#[tokio::test]
+async fn a_command_comes_before_a_skill_of_a_plugin_that_ends_in_its_name() {
+    let project = directory(&[
+        (".halter/commands/fix.md", "Fix issue $0 now."),
+        ("p/plugin.json", "{\"name\": \"p\", \"version\": \"1\"}"),
+        ("p/skills/fix/SKILL.md", "---\ndescription: d\n---\nF."),
+    ]);
+    let compiler = compiler(project.path()).with_plugin_roots(vec![project.path().to_owned()]);
+    let harness = Halter::builder()
+        .with_config(HarnessConfig::default())
+        .with_compiled_resources(compiler.compile().await.unwrap())
+        .with_environment(no_keys())
+        .with_provider(Arc::new(FakeProvider::default()))
+        .build()
+        .await
+        .unwrap();
+    let session = session_in(&harness, project.path()).await;
+    for (line, command) in [("/fix 12", true), ("/p:fix 12", false)] {
+        let turn = session.invocation(line).unwrap().unwrap();
+        let text = turn.user_message.plain_text();
+        assert_eq!(text.contains("Fix issue 12 now."), command, "{text}");
+    }
+    session.shutdown("done").await.unwrap();
+}
+
+/// What a turn says about the prompt, and how that begins.
+async fn styled_turn(session: &HalterSession, model: &FakeProvider) -> (bool, String) {
+    let events = run_turn(session, "go on").await;
+    let announced = events.iter().any(|event| {
+        matches!(&event.payload, SessionEventPayload::CacheBreak { reason, .. }
+            if *reason == CacheBreakReason::ResourcesReplaced)
+    });
+    let prompt = model.requests().last().unwrap().prompt.text();
+    let first = prompt.lines().next().unwrap_or_default();
+    (announced, first.to_owned())
+}
+
+#[tokio::test]
+async fn the_configured_style_follows_its_file_in_running_sessions_and_resumed_ones() {
+    let project = project();
+    let model = Arc::new(FakeProvider::default());
+    let mut config = HarnessConfig::default();
+    config.prompts.output_style = Some("Terse".to_owned());
+    let harness = Halter::builder()
+        .with_config(config)
+        .with_compiled_resources(compiler(project.path()).compile().await.unwrap())
+        .with_environment(no_keys())
+        .with_provider(model.clone())
+        .build()
+        .await
+        .unwrap();
+    let session = session_in(&harness, project.path()).await;
+    let file = project.path().join(".halter/output-styles/terse.md");
+    let guidance = halter::prompts::default_system_prompt()
+        .lines()
+        .next()
+        .unwrap();
+    let write =
+        |text: &str| std::fs::write(&file, format!("---\nname: Terse\n---\n{text}")).unwrap();
+    let replace = async || {
+        let compiled = compiler(project.path()).compile().await.unwrap();
+        harness.replace_resources(compiled).unwrap();
+        harness.resource_warnings()
+    };
+    let turn = async || styled_turn(&session, &model).await;
+    assert_eq!(turn().await, (false, "Three words at most.".to_owned()));
+    write("Two words.");
+    assert_eq!(replace().await, [""; 0]);
+    assert_eq!(turn().await, (true, "Two words.".to_owned()));
+    assert_eq!(turn().await, (false, "Two words.".to_owned()));
+    std::fs::remove_file(&file).unwrap();
+    let told = replace().await;
+    assert_eq!(
+        told,
+        [
+            "prompts.output_style: there is no output style 'Terse'; `halter resources` lists what is loaded"
+        ]
+    );
+    assert_eq!(turn().await, (true, guidance.to_owned()));
+    write("One word.");
+    replace().await;
+    assert_eq!(turn().await, (true, "One word.".to_owned()));
+    let id = session.session_id().clone();
+    session.shutdown("done").await.unwrap();
+    let resumed = harness.runtime().resume(&id).await.unwrap().unwrap();
+    assert_eq!(styled_turn(&resumed, &model).await.1, "One word.");
+    resumed.shutdown("done").await.unwrap();
 }
 
 #[tokio::test]

@@ -1,7 +1,7 @@
 //! Commands that run beside the session's shell.
 
 use std::sync::atomic::{AtomicI32, Ordering};
-use std::sync::{Arc, Mutex, Weak};
+use std::sync::{Arc, Mutex, OnceLock, Weak};
 use std::time::Duration;
 
 use anyhow::{anyhow, bail};
@@ -9,15 +9,14 @@ use async_trait::async_trait;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use halter_tools::exec::{
-    BackgroundCommand, BackgroundEnd, BackgroundProgress, KeptOutput, OutputPiece, RunningCommand,
-    StartedCommand, TerminalSize,
+    BackgroundCommand, BackgroundEnd, BackgroundProgress, KeptOutput, NamedSandbox, OutputPiece,
+    RunningCommand, StartedCommand, TerminalSize,
 };
 use tokio::sync::{Mutex as AsyncMutex, watch};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::Shared;
-use super::placing::SessionLocation;
 use super::session::{RuntimeSession, status, text};
 use super::started::{CALL_TIME, variables};
 use crate::client::{Client, ClientError, Follower, OutputEvent};
@@ -68,6 +67,9 @@ struct CommandState {
     pid: AtomicI32,
     output: Mutex<KeptOutput>,
     progress: watch::Sender<BackgroundProgress>,
+    sandbox: Option<NamedSandbox>,
+    /// There before the end is.
+    refusal_note: OnceLock<String>,
 }
 
 impl CommandState {
@@ -119,6 +121,9 @@ impl CommandState {
                     );
                     self.take(note.as_bytes());
                 }
+                Ok(OutputEvent::Away { left }) => {
+                    tracing::info!(?left, "the runtime of a background command is away");
+                }
                 Ok(OutputEvent::Exit(ending)) => {
                     if let Some(error) = &ending.error {
                         self.take(format!("{error}\n").as_bytes());
@@ -139,6 +144,11 @@ impl CommandState {
                 }
             }
         };
+        if let (Some(sandbox), Some(status)) = (self.sandbox, end.status)
+            && let Some(note) = sandbox.refusal_note(status, &[&lock(&self.output).text()])
+        {
+            let _ = self.refusal_note.set(note);
+        }
         self.progress.send_modify(|it| it.end = Some(end));
     }
 
@@ -168,7 +178,7 @@ impl RuntimeSession {
             );
         }
         // Which shell an image has is known only then.
-        self.opened().await?;
+        let (session, _) = self.opened().await?;
         let shell = self.shell_name();
         let mut words: Vec<String> = Vec::new();
         if command.terminal.is_none() {
@@ -203,6 +213,12 @@ impl RuntimeSession {
             pid: AtomicI32::new(0),
             output: Mutex::new(KeptOutput::new(command.kept_bytes)),
             progress: watch::Sender::default(),
+            // Beside the session's shell it is not let out.
+            sandbox: session.sandbox.map(|name| NamedSandbox {
+                name,
+                may_leave: false,
+            }),
+            refusal_note: OnceLock::new(),
         });
         self.background.add(&state);
         let stop = self.closing.child_token();
@@ -230,7 +246,7 @@ impl RuntimeSession {
             session_id: session.id,
             root: None,
         };
-        let in_container = self.shared.location() == SessionLocation::Container;
+        let in_container = self.shared.settings.container.is_some();
         let until = Instant::now() + CALL_TIME;
         loop {
             match self.called(self.shared.client.processes(&params)).await {
@@ -288,14 +304,16 @@ impl RemoteCommand {
             eof,
         };
         let client = &self.shared.client;
+        let mut away = None;
         let written = tokio::time::timeout(INPUT_TIME, async {
             loop {
                 match client.write(&params).await {
-                    Err(error @ ClientError::Lost { .. }) => {
-                        tracing::debug!(%error, "input is sent again");
-                    }
                     Err(error) if error.is_passing() => {
-                        tokio::time::sleep(Duration::from_millis(50)).await;
+                        let is_lost = matches!(error, ClientError::Lost { .. });
+                        away = Some(error);
+                        if !is_lost {
+                            tokio::time::sleep(Duration::from_millis(50)).await;
+                        }
                     }
                     answer => break answer,
                 }
@@ -303,7 +321,10 @@ impl RemoteCommand {
         });
         match written.await {
             Ok(answer) => Ok(answer?.offset),
-            Err(_) => bail!("the command has not read what it was given before"),
+            Err(_) => match away {
+                Some(error) => Err(error.into()),
+                None => bail!("the command has not read what it was given before"),
+            },
         }
     }
 }
@@ -317,6 +338,10 @@ impl RunningCommand for RemoteCommand {
 
     fn progress(&self) -> BackgroundProgress {
         *self.state.progress.borrow()
+    }
+
+    fn refusal_note(&self) -> Option<String> {
+        self.state.refusal_note.get().cloned()
     }
 
     async fn printed_more_than(&self, bytes: u64) -> BackgroundProgress {

@@ -1,12 +1,15 @@
 //! What a session in a container has of the runtime's machine.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, bail};
 use halter_protocol::encoding::unescape_path;
+use halter_tools::exec::partly_searched_workspace;
 use halter_tools::policy::{SandboxBounds, SandboxMode};
 
 use super::Shared;
+use super::held::not_told;
 use super::session::{RuntimeSession, text};
 use crate::client::Target;
 use crate::protocol::{DockerParams, MountParams};
@@ -82,6 +85,69 @@ impl RuntimeSession {
         }
     }
 
+    /// The path, or the first directory on the way to it that is not there.
+    async fn first_missing(&self, path: &Path) -> anyhow::Result<PathBuf> {
+        let mut missing = path;
+        for part in path.ancestors() {
+            if self.source(part).await?.is_some() {
+                break;
+            }
+            missing = part;
+        }
+        Ok(missing.to_path_buf())
+    }
+
+    /// Keeps paths from being changed, made or moved away. Gives those that are
+    /// not there, in whose place something has to be.
+    async fn protect(
+        &self,
+        paths: &[&PathBuf],
+        writable: &[PathBuf],
+        mounts: &mut Vec<MountParams>,
+    ) -> anyhow::Result<Vec<String>> {
+        let covers = |path: &Path| writable.iter().any(|root| path.starts_with(root));
+        let (mut protected, mut between) = (BTreeSet::new(), BTreeSet::new());
+        for path in paths {
+            let path = self.first_missing(path).await?;
+            if !covers(&path) && self.source(&path).await?.is_none() {
+                // Nobody can make it there.
+                continue;
+            }
+            // A mount cannot be moved away, so what leads to it is one, too.
+            let is_between = |it: &&Path| covers(it) && !writable.iter().any(|root| root == *it);
+            let parents = path.ancestors().skip(1).take_while(is_between);
+            between.extend(parents.map(Path::to_path_buf));
+            protected.insert(path);
+        }
+        for path in between {
+            mounts.push(bind(&path, &path, false)?);
+        }
+        for path in &protected {
+            mounts.push(bind(path, path, true)?);
+        }
+        protected
+            .into_iter()
+            .filter(|path| covers(path))
+            .map(text)
+            .collect()
+    }
+
+    /// Covers paths.
+    async fn hide(&self, paths: &[&PathBuf], mounts: &mut Vec<MountParams>) -> anyhow::Result<()> {
+        for path in paths {
+            let source = self.source(path).await?;
+            mounts.push(match source.is_some_and(|it| it.is_dir) {
+                true => MountParams {
+                    source: None,
+                    target: text(path.to_path_buf())?,
+                    read_only: false,
+                },
+                false => bind(Path::new("/dev/null"), path, true)?,
+            });
+        }
+        Ok(())
+    }
+
     /// The session's directories under their own names, writable as the policy
     /// says; what is hidden is covered.
     pub(super) async fn container_params(
@@ -128,22 +194,10 @@ impl RuntimeSession {
         let inside = |path: &&PathBuf| {
             path.starts_with(&real) || covers(path) || given.iter().any(|it| path.starts_with(it))
         };
-        for path in bounds.protected.iter().filter(inside) {
-            if self.source(path).await?.is_some() {
-                mounts.push(bind(path, path, true)?);
-            }
-        }
-        for path in bounds.hidden.iter().filter(inside) {
-            let source = self.source(path).await?;
-            mounts.push(match source.is_some_and(|it| it.is_dir) {
-                true => MountParams {
-                    source: None,
-                    target: text(path.clone())?,
-                    read_only: false,
-                },
-                false => bind(Path::new("/dev/null"), path, true)?,
-            });
-        }
+        let protected: Vec<&PathBuf> = bounds.protected.iter().filter(inside).collect();
+        let placeholders = self.protect(&protected, &writable, &mut mounts).await?;
+        let hidden: Vec<&PathBuf> = bounds.hidden.iter().filter(inside).collect();
+        self.hide(&hidden, &mut mounts).await?;
         if *directory != real {
             // What holds inside of the directory holds under its other name.
             let inner = mounts.iter().filter_map(|mount| {
@@ -161,6 +215,7 @@ impl RuntimeSession {
         Ok(DockerParams {
             image: image.unwrap_or_default(),
             mounts,
+            placeholders,
             no_network: self.spec.network.is_closed(),
             own_user: true,
         })
@@ -176,16 +231,15 @@ pub(super) fn not_held_in_a_container(bounds: &SandboxBounds) -> Vec<String> {
     if bounds.programs.is_some() {
         missing.push("the list of programs, beyond the judge".to_owned());
     }
-    if bounds.protected.iter().any(|path| !path.exists()) {
-        missing.push("protected paths that do not exist yet".to_owned());
+    if bounds.more_repositories > 0 {
+        missing.push(format!(
+            "hooks and settings of {} more repositories below writable directories",
+            bounds.more_repositories
+        ));
     }
+    missing.extend(partly_searched_workspace(bounds));
+    missing.extend(bounds.elsewhere.as_deref().and_then(not_told));
     missing
-}
-
-/// What a container does not hold where the files are not this machine's:
-/// nobody has searched them for what is closed.
-pub(super) fn not_held_of_other_files() -> String {
-    "sensitive and protected files of the mounted directories, for programs".to_owned()
 }
 
 fn missing_mount(path: &Path) -> String {

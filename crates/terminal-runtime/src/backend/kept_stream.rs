@@ -21,6 +21,8 @@ pub(super) struct KeptStream {
     head: Vec<u8>,
     tail: VecDeque<u8>,
     total: u64,
+    /// Bytes of it that the runtime did not keep.
+    missing: u64,
     file: Option<KeptFile>,
     problem: Option<String>,
 }
@@ -41,6 +43,7 @@ impl KeptStream {
             head: Vec::new(),
             tail: VecDeque::new(),
             total: 0,
+            missing: 0,
             file: None,
             problem: None,
         }
@@ -70,10 +73,7 @@ impl KeptStream {
             file.ended = true;
         }
         self.tail.clear();
-        let missing = to - from;
-        self.problem.get_or_insert_with(|| {
-            format!("{missing} bytes were beyond what the runtime keeps (--spool-quota-bytes)")
-        });
+        self.missing += to - from;
     }
 
     fn keep(&mut self, bytes: &[u8]) {
@@ -143,16 +143,23 @@ impl KeptStream {
             return finished;
         }
         let total = self.total;
+        let problem = match self.missing {
+            0 => self.problem,
+            missing => Some(format!(
+                "{missing} bytes were not kept by the runtime, beyond its --spool-quota-bytes or \
+                 for a full disk there"
+            )),
+        };
         match self.file {
             Some(kept) => {
                 finished.kept_note = (kept.bytes < total).then(|| {
                     let held = kept.bytes;
-                    let reason = self.problem.unwrap_or_default();
+                    let reason = problem.unwrap_or_default();
                     format!("holds the first {held} of {total} bytes: {reason}")
                 });
                 finished.kept_file = Some(self.path);
             }
-            None => finished.kept_note = self.problem,
+            None => finished.kept_note = problem,
         }
         finished
     }
@@ -217,7 +224,8 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let mut kept = KeptStream::new(bounds(), directory.path(), "a");
         kept.push(Bytes::from_static(b"0123456789")).await;
-        kept.skip(10, 30);
+        kept.skip(10, 20);
+        kept.skip(20, 30);
         kept.push(Bytes::from_static(b"yz")).await;
         let finished = kept.finish();
         assert!(finished.text.ends_with("\nyz"), "{finished:?}");

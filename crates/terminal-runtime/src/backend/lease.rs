@@ -60,7 +60,19 @@ mod tests {
 
     use super::*;
     use crate::backend::RuntimeExecSettings;
-    use crate::limits::{MAX_LEASE, SESSION_LEASE};
+    use crate::limits::{MAX_LEASE, SESSION_LEASE, SESSION_RECONNECT_TIME};
+
+    /// A runtime that holds a command no more is not waited for, and one that
+    /// does is not given up.
+    #[test]
+    fn a_lost_runtime_is_tried_for_nearly_as_long_as_it_keeps_a_session() {
+        let settings = RuntimeExecSettings::default();
+        assert_eq!(settings.reconnect, SESSION_RECONNECT_TIME);
+        const {
+            assert!(SESSION_RECONNECT_TIME.as_secs() < SESSION_LEASE.as_secs());
+            assert!(SESSION_RECONNECT_TIME.as_secs() > SESSION_LEASE.as_secs() * 3 / 4);
+        }
+    }
 
     #[test]
     fn sessions_of_tools_have_a_lease() {

@@ -12,13 +12,15 @@
 mod background;
 mod container;
 mod files;
+mod held;
 mod kept_stream;
 mod lease;
 mod placing;
 mod session;
 mod started;
+mod watch;
 
-use std::collections::HashSet;
+use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
@@ -33,18 +35,22 @@ pub use self::files::RuntimeFiles;
 use self::session::RuntimeSession;
 use self::started::CALL_TIME;
 use crate::client::{Client, ClientError, Target};
-use crate::limits::SESSION_LEASE;
-use crate::protocol::{DescribedLevel, HelloParams};
+use crate::limits::{SESSION_LEASE, SESSION_RECONNECT_TIME, STREAM_SILENCE};
+use crate::lock::lock;
+use crate::protocol::{Description, HelloParams};
 
 /// What a runtime must be able to do to serve tools.
-const NEEDED: [&str; 8] = [
+const NEEDED: [&str; 11] = [
     "beside",
     "clean_env",
     "cwd",
+    "filter_env",
     "lease",
     "mounts",
     "namespaces",
+    "placeholders",
     "process",
+    "protect",
     "sandbox",
 ];
 
@@ -58,14 +64,23 @@ pub struct RuntimeExec {
 pub(crate) struct Shared {
     pub client: Client,
     pub settings: RuntimeExecSettings,
-    /// What the runtime says it can do, once it was asked.
-    features: OnceCell<Vec<String>>,
-    /// What holds commands there, once it was asked.
-    levels: OnceCell<Vec<DescribedLevel>>,
+    /// What the runtime said it can do, when it was last asked.
+    features: Mutex<Vec<String>>,
+    /// What it says of itself, once it was asked.
+    described: OnceCell<Description>,
     /// The runtime's files, once they were needed.
     files: OnceLock<Arc<RuntimeFiles>>,
-    /// Directories whose files are not this machine's.
-    elsewhere: Mutex<HashSet<PathBuf>>,
+    /// Whose files there are in directories, as it was when it was last looked.
+    files_at: Mutex<HashMap<PathBuf, FilesAt>>,
+}
+
+/// Whose files a directory has at the runtime.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum FilesAt {
+    /// This machine's: the very same.
+    Here,
+    /// Its own.
+    Runtime,
 }
 
 /// How a runtime serves tools.
@@ -83,6 +98,19 @@ pub struct RuntimeExecSettings {
     /// How long a session goes on there once this program is gone, or cannot
     /// be reached, with all it runs.
     pub lease: Duration,
+    /// Variables of this machine, by name, that commands on another one or in a
+    /// container have too; with a `*` at the end, all that begin so and would
+    /// be withheld otherwise.
+    pub added_variables: Vec<String>,
+    /// Variables of the runtime that commands do not have, by name or with a `*`
+    /// at the end.
+    pub removed_variables: Vec<String>,
+    /// How long nothing may come of a command over a network before its
+    /// connection is made anew.
+    pub silence: Duration,
+    /// How long a runtime that was lost while it ran a command is tried to be
+    /// reached.
+    pub reconnect: Duration,
 }
 
 impl Default for RuntimeExecSettings {
@@ -92,6 +120,10 @@ impl Default for RuntimeExecSettings {
             container: None,
             mounts: Vec::new(),
             lease: SESSION_LEASE,
+            added_variables: Vec::new(),
+            removed_variables: Vec::new(),
+            silence: STREAM_SILENCE,
+            reconnect: SESSION_RECONNECT_TIME,
         }
     }
 }
@@ -118,12 +150,14 @@ impl RuntimeExec {
     pub fn new(target: Target, settings: RuntimeExecSettings) -> Self {
         Self {
             shared: Arc::new(Shared {
-                client: Client::new(target),
+                client: Client::new(target)
+                    .with_silence(settings.silence)
+                    .with_reconnect(settings.reconnect),
                 settings,
-                features: OnceCell::new(),
-                levels: OnceCell::new(),
+                features: Mutex::default(),
+                described: OnceCell::new(),
                 files: OnceLock::new(),
-                elsewhere: Mutex::default(),
+                files_at: Mutex::default(),
             }),
         }
     }
@@ -135,10 +169,11 @@ impl ExecBackend for RuntimeExec {
         Arc::new(RuntimeSession::new(Arc::clone(&self.shared), spec))
     }
 
-    async fn check(&self, bounds: &SandboxBounds) -> anyhow::Result<Vec<String>> {
+    async fn check(&self, directory: &Path, bounds: &SandboxBounds) -> anyhow::Result<Vec<String>> {
         self.shared.check().await?;
         self.shared.check_container().await?;
-        self.shared.lacks(bounds).await
+        self.shared.look_at(directory).await?;
+        self.shared.lacks(directory, bounds).await
     }
 
     async fn files(&self, directory: &Path) -> anyhow::Result<Option<SessionFiles>> {
@@ -163,16 +198,14 @@ impl Shared {
     }
 
     /// Fails if the runtime is too old: it would ignore what it does not know
-    /// and run commands elsewhere than they were judged for.
+    /// and run commands elsewhere than they were judged for. Asked before anything
+    /// is made there: another one may have taken its place.
     async fn check(&self) -> anyhow::Result<()> {
-        let asked = self.features.get_or_try_init(async || {
-            let params = HelloParams::default();
-            let greeting = self.called(self.client.hello(&params)).await?;
-            Ok::<_, anyhow::Error>(greeting.features)
-        });
-        let features = asked.await?;
+        let params = HelloParams::default();
+        let features = self.called(self.client.hello(&params)).await?.features;
         let lacks = |name: &&str| !features.iter().any(|feature| feature == name);
         let missing: Vec<&str> = NEEDED.into_iter().filter(|name| lacks(name)).collect();
+        *lock(&self.features) = features;
         if missing.is_empty() {
             return Ok(());
         }

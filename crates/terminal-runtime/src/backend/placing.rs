@@ -8,30 +8,20 @@ use std::sync::atomic::Ordering;
 
 use anyhow::bail;
 use halter_exec::ContainmentRung;
-use halter_tools::exec::{Environment, ExecPlace, containment, not_held};
+use halter_policy::environment::{command_environment, name_fits};
+use halter_tools::exec::{Environment, ExecPlace, containment, own_temporary};
 use halter_tools::policy::{SandboxBounds, SandboxMode};
 
-use super::Shared;
-use super::container::{not_held_in_a_container, not_held_of_other_files};
+use super::FilesAt;
+use super::held::{
+    RUNGS, RungReasons, SearchedBounds, SessionLocation, does_not_hold, not_held_there,
+};
 use super::lease::LeaseRenewal;
 use super::session::{OpenedSession, RuntimeSession, text};
 use super::started::variables;
 use crate::client::{ClientError, Target};
-use crate::protocol::{CreateParams, DescribedLevel, SandboxParams};
-
-/// What a session of the runtime is in.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum SessionLocation {
-    /// On this machine, in a sandbox where one is wanted.
-    Here,
-    /// In a container.
-    Container,
-    /// Behind an address: another machine, or what counts as one.
-    Elsewhere,
-}
-
-/// What holds sessions on this machine, strongest first.
-const RUNGS: [ContainmentRung; 2] = [ContainmentRung::Namespaces, ContainmentRung::Landlock];
+use crate::lock::lock;
+use crate::protocol::{CreateParams, EnvFilterParams, SandboxParams};
 
 /// Variables that mean the same on another machine.
 fn travels(name: &OsStr) -> bool {
@@ -40,124 +30,15 @@ fn travels(name: &OsStr) -> bool {
         || ["LC_", "GIT_"].iter().any(|start| name.starts_with(start))
 }
 
-impl Shared {
-    pub(super) fn location(&self) -> SessionLocation {
-        match (self.client.target(), &self.settings.container) {
-            (_, Some(_)) => SessionLocation::Container,
-            (Target::Socket(_), None) => SessionLocation::Here,
-            _ => SessionLocation::Elsewhere,
-        }
-    }
-
-    /// What the runtime says it can hold commands with.
-    pub(super) async fn levels(&self) -> anyhow::Result<&[DescribedLevel]> {
-        let asked = self.levels.get_or_try_init(async || {
-            let described = self.called(self.client.describe());
-            Ok::<_, anyhow::Error>(described.await?.isolation)
-        });
-        Ok(asked.await?)
-    }
-
-    /// What of these bounds is not held in such a place, in words.
-    ///
-    /// # Errors
-    /// If the policy requires what no rung of a runtime on this machine holds.
-    async fn not_held(
-        &self,
-        location: SessionLocation,
-        bounds: &SandboxBounds,
-    ) -> anyhow::Result<Vec<String>> {
-        match location {
-            SessionLocation::Elsewhere => Ok(vec!["anything: there is no sandbox".to_owned()]),
-            SessionLocation::Container => Ok(not_held_in_a_container(bounds)),
-            SessionLocation::Here => {
-                let levels = self.levels().await?;
-                let mut reasons = RungReasons::default();
-                for rung in RUNGS {
-                    let missing = not_held_there(rung, bounds);
-                    if let Some(reason) = unavailable(levels, rung) {
-                        reasons.add(rung, &reason);
-                    } else if bounds.mode == SandboxMode::Require && !missing.is_empty() {
-                        reasons.add(rung, &does_not_hold(&missing));
-                    } else {
-                        return Ok(missing);
-                    }
-                }
-                match bounds.mode {
-                    SandboxMode::Require => bail!(self.required(&reasons.0.join("; "))),
-                    _ => Ok(vec![format!(
-                        "anything: there is no sandbox ({})",
-                        reasons.0.join("; ")
-                    )]),
-                }
-            }
-        }
-    }
-
-    fn required(&self, reasons: &str) -> String {
-        format!(
-            "policy.sandbox = \"require\", and the runtime at {} does not hold what is asked: \
-             {reasons}; set exec.backend to \"local\", or policy.sandbox to \"prefer\"",
-            self.client.target()
-        )
-    }
-
-    /// What there is to say about commands there.
-    ///
-    /// # Errors
-    /// If the policy requires a sandbox that the place does not give.
-    pub(super) async fn lacks(&self, bounds: &SandboxBounds) -> anyhow::Result<Vec<String>> {
-        let mut lacks = Vec::new();
-        let missing = match bounds.mode {
-            SandboxMode::Off => Vec::new(),
-            _ => self.not_held(self.location(), bounds).await?,
-        };
-        if bounds.mode == SandboxMode::Require && !missing.is_empty() {
-            bail!(self.required(&does_not_hold(&missing)));
-        }
-        if !missing.is_empty() {
-            lacks.push(format!(
-                "the sandbox there does not hold: {}",
-                missing.join(", ")
-            ));
-        }
-        if bounds.mode != SandboxMode::Off {
-            lacks.push(
-                "a command that is let out of the sandbox has a shell of its own there, whose state \
-                 is not kept, and cannot run in the background"
-                    .to_owned(),
-            );
-        }
-        let is_local = matches!(self.client.target(), Target::Socket(_));
-        let location = self.location();
-        if location == SessionLocation::Container && !is_local && bounds.mode != SandboxMode::Off {
-            lacks.push(format!(
-                "where the files are not this machine's, its containers do not hold: {}",
-                not_held_of_other_files()
-            ));
-        }
-        lacks.push("hosts that commands do not reach are not named".to_owned());
-        if !self.has_file_methods() && !is_local {
-            lacks.push(
-                "it has no file methods, so files of tools are this machine's: the session's \
-                 directory must be the same there, by a shared file system"
-                    .to_owned(),
-            );
-        }
-        Ok(lacks)
-    }
-}
-
 impl RuntimeSession {
     /// Whether tools use the runtime's own files.
     pub(super) fn has_files_there(&self) -> bool {
-        self.shared.is_elsewhere(&self.spec.working_dir)
+        self.spec.sandbox.elsewhere.is_some()
+            || self.shared.files_at(&self.spec.working_dir) == Some(FilesAt::Runtime)
     }
 
-    /// What the session is in. One whose files are not this machine's is
-    /// somewhere else, however it is reached.
     fn location(&self) -> SessionLocation {
-        match self.shared.location() {
+        match self.shared.location(&self.spec.working_dir) {
             SessionLocation::Here if self.has_files_there() => SessionLocation::Elsewhere,
             location => location,
         }
@@ -169,27 +50,42 @@ impl RuntimeSession {
     }
 
     /// Makes a session with other bounds than the session's own.
-    async fn create_in(&self, bounds: SandboxBounds) -> anyhow::Result<OpenedSession> {
-        let bounds = self.with_scratch(bounds);
+    async fn create_in(&self, mut bounds: SandboxBounds) -> anyhow::Result<OpenedSession> {
+        bounds
+            .protected
+            .extend(lock(&self.protected).iter().cloned());
+        self.shared.check().await?;
+        self.shared.look_at(&self.spec.working_dir).await?;
+        let searched = self.shared.searched(self.with_scratch(bounds)).await?;
+        let bounds = &searched.bounds;
         let mut params = self.basic_params()?;
+        let knows_files = bounds.mode == SandboxMode::Off || bounds.elsewhere.is_some();
         match self.location() {
             SessionLocation::Here => {
+                let mut environment = self.spec.environment.clone();
+                let scratch = &self.spec.scratch;
+                if let Some((variable, path)) = own_temporary(bounds, &environment, scratch) {
+                    tokio::fs::create_dir_all(&path).await?;
+                    environment.set(variable, path);
+                }
                 params.clean_env = true;
-                params.env = variables(&self.spec.environment);
-                return self.create_here(params, &bounds).await;
+                params.env = variables(&environment);
+                return self.create_held(params, &searched, &environment).await;
             }
+            SessionLocation::Elsewhere if self.has_files_there() && knows_files => {
+                params.filter_env = Some(self.env_filter());
+                let environment = &self.spec.environment;
+                return self.create_held(params, &searched, environment).await;
+            }
+            SessionLocation::Elsewhere => params.filter_env = Some(self.env_filter()),
             SessionLocation::Container => {
-                params.docker = Some(self.container_params(&bounds).await?);
+                params.docker = Some(self.container_params(bounds).await?);
             }
-            SessionLocation::Elsewhere => {}
         }
-        let mut missing = match bounds.mode {
+        let missing = match bounds.mode {
             SandboxMode::Off => Vec::new(),
-            _ => self.shared.not_held(self.location(), &bounds).await?,
+            _ => self.shared.not_held(self.location(), bounds).await?,
         };
-        if params.docker.is_some() && bounds.mode != SandboxMode::Off && self.has_files_there() {
-            missing.push(not_held_of_other_files());
-        }
         if bounds.mode == SandboxMode::Require && !missing.is_empty() {
             bail!(self.shared.required(&does_not_hold(&missing)));
         }
@@ -202,10 +98,10 @@ impl RuntimeSession {
         let is_contained = params.docker.is_some() && bounds.mode != SandboxMode::Off;
         let sandbox = is_contained.then_some("container");
         let session = self.created(&params, note, sandbox).await?;
-        if matches!(
-            self.shared.client.target(),
-            Target::Http { .. } | Target::Remote(_)
-        ) && !self.has_files_there()
+        let is_unknown = self.shared.files_at(&self.spec.working_dir).is_none();
+        let is_local = matches!(self.shared.client.target(), Target::Socket(_));
+        if is_unknown
+            && !is_local
             && let Err(error) = self.check_files(&session).await
         {
             self.destroy_session(&session).await;
@@ -214,13 +110,14 @@ impl RuntimeSession {
         Ok(session)
     }
 
-    /// Makes a session on this machine, in the strongest sandbox that the
-    /// runtime can give it.
-    async fn create_here(
+    /// Makes a session in the strongest sandbox that the runtime can give it.
+    async fn create_held(
         &self,
         mut params: CreateParams,
-        bounds: &SandboxBounds,
+        searched: &SearchedBounds,
+        environment: &Environment,
     ) -> anyhow::Result<OpenedSession> {
+        let bounds = &searched.bounds;
         if bounds.mode == SandboxMode::Off {
             return self.created(&params, None, None).await;
         }
@@ -231,7 +128,7 @@ impl RuntimeSession {
                 reasons.add(rung, &does_not_hold(&missing));
                 continue;
             }
-            params.sandbox = Some(self.sandbox_params(rung, bounds)?);
+            params.sandbox = Some(self.sandbox_params(rung, searched, environment)?);
             let name = Some(rung.name());
             let created = self.created(&params, note_of(&missing), name).await;
             match created.as_ref().err().and_then(missing_sandbox) {
@@ -340,37 +237,75 @@ impl RuntimeSession {
     }
 
     fn basic_params(&self) -> anyhow::Result<CreateParams> {
-        let known: Environment = self
-            .spec
-            .environment
-            .iter()
-            .filter(|(name, _)| travels(name))
-            .collect();
         Ok(CreateParams {
             shell: Some(self.shell_name()),
-            env: variables(&known),
-            working_dir: Some(text(self.spec.working_dir.clone())?),
+            env: variables(&self.sent_variables()),
+            // Where commands were judged for, also if the session is made anew.
+            working_dir: Some(text(self.place())?),
             name: Some("halter".to_owned()),
             lease_s: Some(self.shared.settings.lease.as_secs_f64()),
             ..CreateParams::default()
         })
     }
 
+    /// The variables that go to another machine or into a container: those that
+    /// mean the same there, and those that the user added. A name with a `*`
+    /// adds what would be withheld, not what belongs to this machine.
+    fn sent_variables(&self) -> Environment {
+        let own = self.spec.environment.iter();
+        let own = own.map(|(name, value)| (name.to_owned(), value.to_owned()));
+        let usual = command_environment(own, &[], &[]);
+        let added = &self.shared.settings.added_variables;
+        let is_added = |name: &OsStr| {
+            let shown = name.to_string_lossy();
+            added.iter().any(|pattern| {
+                let is_name = !pattern.ends_with('*') || !usual.contains_key(name);
+                is_name && name_fits(&shown, pattern)
+            })
+        };
+        let variables = self.spec.environment.iter();
+        variables
+            .filter(|(name, _)| travels(name) || is_added(name))
+            .collect()
+    }
+
+    fn env_filter(&self) -> EnvFilterParams {
+        EnvFilterParams {
+            remove: self.shared.settings.removed_variables.clone(),
+        }
+    }
+
     fn sandbox_params(
         &self,
         rung: ContainmentRung,
-        bounds: &SandboxBounds,
+        searched: &SearchedBounds,
+        environment: &Environment,
     ) -> anyhow::Result<SandboxParams> {
-        let held = containment(rung, bounds, &self.spec.environment);
+        let bounds = &searched.bounds;
+        let (writable, hidden, executables) = match &searched.tools {
+            Some(tools) => {
+                let writable = bounds.writable.iter().chain(&tools.caches);
+                let hidden = bounds.hidden.clone();
+                (
+                    writable.cloned().collect(),
+                    hidden,
+                    tools.executables.clone(),
+                )
+            }
+            None => {
+                let held = containment(rung, bounds, environment);
+                (held.writable, held.hidden, held.executables)
+            }
+        };
         let namespaces = rung == ContainmentRung::Namespaces;
         Ok(SandboxParams {
-            writable: texts(held.writable)?,
-            hidden: texts(held.hidden)?,
+            writable: texts(writable)?,
+            hidden: texts(hidden)?,
             protected: match namespaces {
-                true => texts(held.protected)?,
+                true => texts(bounds.protected.clone())?,
                 false => Vec::new(),
             },
-            executables: held.executables.map(texts).transpose()?,
+            executables: executables.map(texts).transpose()?,
             network: bounds.network,
             namespaces,
         })
@@ -394,39 +329,6 @@ impl RuntimeSession {
             self.shared.client.target()
         )
     }
-}
-
-/// Why each rung does not do.
-#[derive(Debug, Default)]
-struct RungReasons(Vec<String>);
-
-impl RungReasons {
-    fn add(&mut self, rung: ContainmentRung, reason: &str) {
-        self.0.push(format!("{}: {reason}", rung.name()));
-    }
-}
-
-/// What a rung of a runtime on this machine does not hold of these bounds.
-fn not_held_there(rung: ContainmentRung, bounds: &SandboxBounds) -> Vec<String> {
-    let mut missing = not_held(rung, bounds);
-    if bounds.network && rung == ContainmentRung::Namespaces {
-        missing.push("the list of hosts, for programs (the network is the host's)".to_owned());
-    }
-    missing
-}
-
-/// Why the runtime has not got a rung, if it has not.
-fn unavailable(levels: &[DescribedLevel], rung: ContainmentRung) -> Option<String> {
-    let level = levels.iter().find(|level| level.name == rung.name());
-    match level {
-        Some(level) if level.state == "enforced" => None,
-        Some(level) => Some(level.reason.clone().unwrap_or_else(|| level.state.clone())),
-        None => Some("the runtime does not know it".to_owned()),
-    }
-}
-
-fn does_not_hold(missing: &[String]) -> String {
-    format!("it does not hold: {}", missing.join(", "))
 }
 
 /// What is said after each command in a sandbox that lacks this.

@@ -1,6 +1,6 @@
 //! A session of tools at a runtime.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -12,8 +12,8 @@ use halter_exec::Utf8Decoder;
 use halter_tools::PolicyError;
 use halter_tools::exec::{
     BackgroundCommand, ExecCommand, ExecPlace, ExecSession, ExecSessionSpec, ExitStatus,
-    FinishedCommand, KillOutcome, ProcessInfo, SessionProcesses, SignalResult, StartedCommand,
-    TextListener, refusal_note,
+    FinishedCommand, FinishedOutput, KillOutcome, NamedSandbox, ProcessInfo, SandboxWatch,
+    SessionProcesses, SignalResult, StartedCommand, TextListener,
 };
 use halter_tools::policy::SandboxMode;
 use tokio::sync::Mutex as AsyncMutex;
@@ -23,13 +23,12 @@ use super::Shared;
 use super::background::BackgroundCommands;
 use super::kept_stream::KeptStream;
 use super::lease::LeaseRenewal;
-use super::placing::SessionLocation;
 use super::started::{CALL_TIME, variables};
 use crate::client::{ClientError, Ending, Follower, OutputEvent};
 use crate::lock::lock;
 use crate::protocol::{
-    CancelParams, DestroyParams, ExecParams, ProcessListParams, ProcessSignalParams, SignalOutcome,
-    SignalSpec, StreamName,
+    CancelParams, DestroyParams, ErrorCode, ExecParams, ProcessListParams, ProcessSignalParams,
+    SignalOutcome, SignalSpec, StreamName,
 };
 
 /// How long after its deadline a command may be stopped before it counts as
@@ -67,6 +66,11 @@ pub(super) struct RuntimeSession {
     /// Files of kept output, oldest first.
     kept: Mutex<VecDeque<PathBuf>>,
     pub background: BackgroundCommands,
+    /// What commands change of what nobody keeps from them; absent where the
+    /// files are not this machine's, and while somebody looks.
+    pub watch: AsyncMutex<Option<SandboxWatch>>,
+    /// What is protected since the session began, besides what its bounds name.
+    pub protected: Mutex<BTreeSet<PathBuf>>,
 }
 
 impl RuntimeSession {
@@ -82,6 +86,8 @@ impl RuntimeSession {
             closing: CancellationToken::new(),
             kept: Mutex::default(),
             background: BackgroundCommands::default(),
+            watch: AsyncMutex::default(),
+            protected: Mutex::default(),
         }
     }
 
@@ -133,6 +139,8 @@ impl RuntimeSession {
         };
         let finished = finished.await;
         self.destroy_session(&session).await;
+        // It was let through to what it changed.
+        self.changes().await;
         let (ending, streams) = finished?;
         self.finished(ending, streams, Some(&session))
     }
@@ -148,7 +156,12 @@ impl RuntimeSession {
         if let Some(error) = ending.error {
             return Err(ClientError::Refused(error).into());
         }
-        let [stdout, stderr] = streams.map(KeptStream::finish);
+        let [mut stdout, mut stderr] = streams.map(KeptStream::finish);
+        if self.has_files_there() {
+            for output in [&mut stdout, &mut stderr] {
+                say_where_kept(output);
+            }
+        }
         for file in [&stdout.kept_file, &stderr.kept_file].into_iter().flatten() {
             self.record_kept(file);
         }
@@ -172,10 +185,11 @@ impl RuntimeSession {
     /// What there is to say about the sandbox after a command.
     fn note_after(&self, session: &OpenedSession, finished: &FinishedCommand) -> Option<String> {
         let may_leave = self.spec.sandbox.mode != SandboxMode::Require
-            && self.shared.location() != SessionLocation::Container;
-        let refused = session
-            .sandbox
-            .and_then(|sandbox| refusal_note(sandbox, may_leave, finished));
+            && self.shared.settings.container.is_none();
+        let output = [finished.stderr.text.as_str(), &finished.stdout.text];
+        let refused = session.sandbox.and_then(|name| {
+            NamedSandbox { name, may_leave }.refusal_note(finished.status, &output)
+        });
         let parts: Vec<String> = refused.into_iter().chain(session.note.clone()).collect();
         (!parts.is_empty()).then(|| parts.join("; "))
     }
@@ -230,9 +244,7 @@ impl RuntimeSession {
                     self.cancel(&id, None).await;
                     continue;
                 }
-                () = &mut late => bail!(self.unknown(ClientError::OutcomeUnknown {
-                    target: self.shared.client.target().to_string(),
-                })),
+                () = &mut late => bail!(self.unknown("it has said nothing of its end")),
             };
             let [stdout, stderr] = &mut streams;
             let [first, second] = &mut decoders;
@@ -249,6 +261,11 @@ impl RuntimeSession {
                     StreamName::Stdout => stdout.skip(from, to),
                     StreamName::Stderr => stderr.skip(from, to),
                 },
+                OutputEvent::Away { left } => emit(format!(
+                    "\n[the runtime at {} is away: trying to reach it for {} s more]\n",
+                    self.shared.client.target(),
+                    left.as_secs()
+                )),
                 OutputEvent::Exit(ending) => break ending,
             }
         };
@@ -259,10 +276,10 @@ impl RuntimeSession {
     }
 
     /// A command was started, and what became of it cannot be learned.
-    fn unknown(&self, error: ClientError) -> anyhow::Error {
+    fn unknown(&self, reason: impl std::fmt::Display) -> anyhow::Error {
         self.restarted.store(true, Ordering::Relaxed);
         anyhow!(
-            "the runtime at {} was lost while it ran the command ({error}): whether and how far \
+            "the runtime at {} was lost while it ran the command ({reason}): whether and how far \
              it ran is unknown; look before you run it again",
             self.shared.client.target()
         )
@@ -308,6 +325,28 @@ impl RuntimeSession {
         true
     }
 
+    /// Whether nothing ran since a file that is new could not be covered. The next
+    /// session of the runtime covers it.
+    async fn is_left_uncovered(&self, ending: &Ending) -> bool {
+        let reason = ending.error.as_ref().and_then(|it| it.reason.as_deref());
+        if reason != Some("not_covered") {
+            return false;
+        }
+        self.restarted.store(true, Ordering::Relaxed);
+        self.destroy().await;
+        true
+    }
+
+    /// Has the next command begin where the session did, if a new shell could not
+    /// be started where the one before it was.
+    async fn leave_missing_directory(&self, ending: &Ending) {
+        let reason = ending.error.as_ref().and_then(|it| it.reason.as_deref());
+        if reason == Some("working_directory_gone") && self.place() != self.spec.working_dir {
+            lock(&self.directory).clone_from(&self.spec.working_dir);
+            self.destroy().await;
+        }
+    }
+
     /// Ends the session of the runtime with all it runs.
     async fn destroy(&self) {
         let session = self.opened.lock().await.take();
@@ -322,7 +361,11 @@ impl RuntimeSession {
             force: true,
         };
         let client = &self.shared.client;
-        if let Err(error) = self.called(client.destroy_session(&params)).await {
+        let ended = self.called(client.destroy_session(&params)).await;
+        // A runtime that was restarted has ended it.
+        if let Err(error) = ended
+            && !is_gone(&error)
+        {
             tracing::warn!(%error, session = params.session_id, "a session of the runtime stays");
         }
     }
@@ -367,6 +410,12 @@ impl ExecSession for RuntimeSession {
             () = cancel.cancelled() => bail!("the call was cancelled"),
             turn = self.turn.lock() => turn,
         };
+        // Making the session may take long, and nothing of the command runs before.
+        tokio::select! {
+            biased;
+            () = wanted(cancel, &self.closing) => bail!("the call was cancelled"),
+            opened = self.opened() => opened?,
+        };
         let is_aside = self.is_aside(&command.place).await?;
         let params = ExecParams {
             command: Some(command.text),
@@ -383,18 +432,32 @@ impl ExecSession for RuntimeSession {
                 .run_aside(place, params, deadline, cancel, output)
                 .await;
         }
+        let mut is_renewed = false;
         let (ending, streams) = loop {
             let mut follower = self.begin(params.clone()).await?;
             let finished = self.finish(&mut follower, deadline, cancel, output).await?;
-            if !self.next_shell(&finished.0).await {
+            if params.cwd.is_none() {
+                self.leave_missing_directory(&finished.0).await;
+            }
+            let is_again = self.next_shell(&finished.0).await
+                || (!is_renewed && self.is_left_uncovered(&finished.0).await);
+            if !is_again {
                 break finished;
             }
+            is_renewed = true;
         };
         if let Some(directory) = &ending.cwd {
             *lock(&self.directory) = PathBuf::from(directory);
         }
         let session = self.opened.lock().await.clone();
-        self.finished(ending, streams, session.as_ref())
+        let mut finished = self.finished(ending, streams, session.as_ref())?;
+        let notes = finished
+            .sandbox_note
+            .into_iter()
+            .chain(self.changes().await);
+        let notes: Vec<String> = notes.collect();
+        finished.sandbox_note = (!notes.is_empty()).then(|| notes.join("; "));
+        Ok(finished)
     }
 
     async fn start(&self, command: BackgroundCommand) -> anyhow::Result<StartedCommand> {
@@ -463,6 +526,19 @@ impl ExecSession for RuntimeSession {
     }
 }
 
+/// Says that a file of kept output is not where commands and other files are.
+fn say_where_kept(output: &mut FinishedOutput) {
+    if output.kept_file.is_none() {
+        return;
+    }
+    let place = "the file is on this machine, where the harness runs, and not where commands run: \
+                 the tool `read` finds it, a command does not";
+    output.kept_note = Some(match output.kept_note.take() {
+        Some(note) => format!("{note}; {place}"),
+        None => place.to_owned(),
+    });
+}
+
 async fn wanted(cancel: &CancellationToken, closing: &CancellationToken) {
     tokio::select! {
         () = cancel.cancelled() => {}
@@ -482,6 +558,14 @@ pub(super) fn text(path: PathBuf) -> anyhow::Result<String> {
     let shown = path.display().to_string();
     let text = path.into_os_string().into_string();
     text.map_err(|_| anyhow!("'{shown}' is no text, which a runtime needs"))
+}
+
+/// Whether the runtime does not know the session.
+fn is_gone(error: &anyhow::Error) -> bool {
+    matches!(
+        error.downcast_ref::<ClientError>(),
+        Some(ClientError::Refused(refused)) if refused.code == ErrorCode::SessionNotFound
+    )
 }
 
 /// What tools call a process that is not theirs.

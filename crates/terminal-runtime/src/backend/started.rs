@@ -1,6 +1,7 @@
 //! Getting a command started in a session of the runtime, once.
 
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
@@ -8,8 +9,10 @@ use anyhow::bail;
 use halter_tools::exec::Environment;
 use tokio::time::Instant;
 
-use super::session::{OpenedSession, RuntimeSession};
+use super::session::{OpenedSession, RuntimeSession, text};
 use crate::client::{ClientError, Follower};
+use crate::limits::CONTAINER_PULL_DEADLINE;
+use crate::lock::lock;
 use crate::protocol::{ErrorCode, ExecParams, ExecResult, Variables};
 
 /// How long a runtime that has served this session may be away.
@@ -18,9 +21,12 @@ pub(super) const RETURN_TIME: Duration = Duration::from_secs(10);
 pub(super) const PAUSE: Duration = Duration::from_millis(100);
 /// How long any call that waits for no command may take.
 pub(super) const CALL_TIME: Duration = Duration::from_secs(30);
-/// How long the first command of a session may take to be accepted: a
-/// container may have to be made.
+/// How long the first command of a session may take to be accepted.
 const START_TIME: Duration = Duration::from_secs(180);
+/// The same where a container has to be made, of an image that may have to be
+/// fetched.
+const CONTAINER_START_TIME: Duration =
+    CONTAINER_PULL_DEADLINE.saturating_add(Duration::from_secs(180));
 
 impl RuntimeSession {
     /// Starts a command and follows it. A session that the runtime does not
@@ -29,18 +35,17 @@ impl RuntimeSession {
         let mut may_renew = true;
         loop {
             let (session, is_known) = self.opened().await?;
+            let protect: Vec<PathBuf> = lock(&self.protected).iter().cloned().collect();
+            let protect = protect.into_iter().map(text);
             let params = ExecParams {
                 session_id: session.id.clone(),
+                protect: protect.collect::<anyhow::Result<_>>()?,
                 ..params.clone()
             };
             match self.follow(params, is_known).await {
                 Ok(follower) => return Ok(follower),
                 Err(ClientError::Refused(error))
-                    if may_renew
-                        && matches!(
-                            error.code,
-                            ErrorCode::SessionNotFound | ErrorCode::SessionLimitExceeded
-                        ) =>
+                    if may_renew && error.code == ErrorCode::SessionNotFound =>
                 {
                     may_renew = false;
                     self.forget(&session).await;
@@ -48,6 +53,13 @@ impl RuntimeSession {
                 }
                 Err(error) => return Err(error.into()),
             }
+        }
+    }
+
+    fn start_time(&self) -> Duration {
+        match self.shared.settings.container {
+            Some(_) => CONTAINER_START_TIME,
+            None => START_TIME,
         }
     }
 
@@ -60,7 +72,8 @@ impl RuntimeSession {
         let client = &self.shared.client;
         let begun = Instant::now();
         loop {
-            let started = tokio::time::timeout(START_TIME, client.follow_new(params.clone()));
+            let started =
+                tokio::time::timeout(self.start_time(), client.follow_new(params.clone()));
             let error = match started.await {
                 Ok(Ok(follower)) => return Ok(follower),
                 Ok(Err(error)) => error,
@@ -88,9 +101,9 @@ impl RuntimeSession {
         if let Some(session) = &*opened {
             return Ok((session.clone(), true));
         }
-        self.shared.check().await?;
         self.scratch().await?;
         let session = self.create_with_shell().await?;
+        self.begin_watch(session.sandbox).await?;
         *opened = Some(session.clone());
         Ok((session, false))
     }
@@ -114,12 +127,13 @@ impl RuntimeSession {
             argv: Some(words.iter().map(|&word| word.to_owned()).collect()),
             ..ExecParams::default()
         };
-        match tokio::time::timeout(START_TIME, self.shared.client.run(&params)).await {
+        let start_time = self.start_time();
+        match tokio::time::timeout(start_time, self.shared.client.run(&params)).await {
             Ok(result) => Ok(result?),
             Err(_) => bail!(
                 "the runtime at {} has not answered within {} s",
                 self.shared.client.target(),
-                START_TIME.as_secs()
+                start_time.as_secs()
             ),
         }
     }

@@ -186,6 +186,10 @@ fn show_event(screen: &mut Screen, event: OutputEvent) -> io::Result<()> {
             };
             screen.note(&format!("[{} bytes of {name} were not kept]", to - from))
         }
+        OutputEvent::Away { left } => screen.note(&format!(
+            "the runtime is away: trying to reach it for {} s more",
+            left.as_secs()
+        )),
         _ => Ok(()),
     }
 }

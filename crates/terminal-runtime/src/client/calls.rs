@@ -4,12 +4,13 @@ use super::Client;
 use super::error::ClientError;
 use crate::protocol::{
     CancelParams, Cancelled, CreateParams, Description, DestroyParams, ExecListing, ExecParams,
-    ExecResult, FileData, FileEntry, FileListParams, FileListing, FileMkdirData, FileMkdirParams,
-    FileReadParams, FileRemoveParams, FileRemoved, FileRenameParams, FileStatParams, FileWalkData,
-    FileWalkParams, FileWriteParams, FileWritten, Greeting, HelloParams, Nothing, Ping,
-    ProcessListParams, ProcessListing, ProcessSignalParams, ProcessSignalled, ReadData, ReadParams,
-    ResizeParams, SessionCreated, SessionDestroyed, SessionInfo, SessionListing, SessionParams,
-    SignalParams, Stats, WaitData, WaitParams, WriteParams, Written,
+    ExecResult, FileBounds, FileBoundsParams, FileData, FileEntry, FileListParams, FileListing,
+    FileMkdirData, FileMkdirParams, FileReadParams, FileRemoveParams, FileRemoved,
+    FileRenameParams, FileStatParams, FileWalkData, FileWalkParams, FileWriteParams, FileWritten,
+    Greeting, HelloParams, Nothing, Ping, ProcessListParams, ProcessListing, ProcessSignalParams,
+    ProcessSignalled, ReadData, ReadParams, ResizeParams, SessionCreated, SessionDestroyed,
+    SessionInfo, SessionListing, SessionParams, SignalParams, Stats, WaitData, WaitParams,
+    WriteParams, Written,
 };
 
 macro_rules! methods {
@@ -81,6 +82,8 @@ methods! {
     file_rename(params: FileRenameParams) -> Nothing = "fs.rename";
     /// Makes a directory.
     file_mkdir(params: FileMkdirParams) -> FileMkdirData = "fs.mkdir";
+    /// What a sandbox there is to hold.
+    file_bounds(params: FileBoundsParams) -> FileBounds = "fs.bounds";
     /// The processes of a session.
     processes(params: ProcessListParams) -> ProcessListing = "process.list";
     /// Sends a process of a session and all below it a signal.

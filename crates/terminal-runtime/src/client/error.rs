@@ -11,9 +11,7 @@ use crate::protocol::WireError;
 #[non_exhaustive]
 pub enum ClientError {
     /// Nothing is there.
-    #[error(
-        "no runtime at {target}: start one with `terminal-runtime`, or choose another with --socket"
-    )]
+    #[error("no runtime at {target}: start one with `terminal-runtime`, or choose another")]
     NotRunning {
         /// Where it was looked for.
         target: String,
@@ -35,7 +33,7 @@ pub enum ClientError {
     /// Somebody else listens there.
     #[error(
         "who listens at {target} is user {owner}, neither root nor you: nothing was sent; \
-         choose another runtime with --socket"
+         choose another runtime"
     )]
     Stranger {
         /// Where it was looked for.

@@ -58,13 +58,13 @@ async fn connect(target: &Target) -> io::Result<(Box<dyn Connection>, String, &T
                 token,
                 tls,
             } = &**remote;
-            let stream = plain(TcpStream::connect((host.as_str(), *port)).await?);
+            let bare = host.trim_matches(['[', ']']);
+            let stream = plain(TcpStream::connect((bare, *port)).await?);
             let name = format!("{host}:{port}");
             let Some(tls) = tls else {
                 return Ok((Box::new(stream), name, token));
             };
-            let server = host.trim_matches(['[', ']']).to_owned();
-            let server = ServerName::try_from(server).map_err(io::Error::other)?;
+            let server = ServerName::try_from(bare.to_owned()).map_err(io::Error::other)?;
             let connector = TlsConnector::from(Arc::clone(tls));
             let secured = connector.connect(server, stream).await?;
             Ok((Box::new(secured), name, token))

@@ -15,6 +15,7 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -24,6 +25,7 @@ pub use error::ClientError;
 pub use follow::Follower;
 pub use output::{Ending, OutputEvent, OutputStream};
 
+use crate::limits::{RECONNECT_TIME, STREAM_SILENCE};
 use crate::protocol::ReplyLine;
 use crate::settings::Token;
 
@@ -79,6 +81,10 @@ impl std::fmt::Display for Target {
 #[derive(Debug, Clone)]
 pub struct Client {
     target: Target,
+    /// How long a stream over a network may be silent.
+    silence: Duration,
+    /// How long a runtime that was lost is tried to be reached.
+    reconnect: Duration,
     shared: Arc<Shared>,
 }
 
@@ -101,7 +107,33 @@ impl Client {
     pub fn new(target: Target) -> Self {
         Self {
             target,
+            silence: STREAM_SILENCE,
+            reconnect: RECONNECT_TIME,
             shared: Arc::default(),
+        }
+    }
+
+    /// The same, which looks for streams over a network again after a silence of
+    /// this length.
+    #[must_use]
+    pub fn with_silence(mut self, silence: Duration) -> Self {
+        self.silence = silence;
+        self
+    }
+
+    /// The same, which tries for so long to reach a runtime that it has lost.
+    #[must_use]
+    pub fn with_reconnect(mut self, reconnect: Duration) -> Self {
+        self.reconnect = reconnect;
+        self
+    }
+
+    /// How long a stream may be silent; a socket of this machine for ever, since
+    /// nothing lies between that could be lost without a word.
+    fn silence(&self) -> Option<Duration> {
+        match self.target {
+            Target::Socket(_) => None,
+            _ => Some(self.silence),
         }
     }
 

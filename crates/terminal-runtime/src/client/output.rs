@@ -1,5 +1,7 @@
 //! The output of a command as it comes.
 
+use std::time::Duration;
+
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
@@ -39,6 +41,12 @@ pub enum OutputEvent {
         from: u64,
         /// The first after them.
         to: u64,
+    },
+    /// The runtime is away; it is tried to be reached for so long. Said once
+    /// for each time.
+    Away {
+        /// What is left of the time.
+        left: Duration,
     },
     /// It has ended. Nothing comes after this.
     Exit(Ending),

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use halter_exec::IsolationLevel;
+use halter_exec::{Environment, IsolationLevel};
 use tokio::sync::Notify;
 
 use crate::exec::command::Exec;
@@ -101,6 +101,12 @@ impl Core {
     pub async fn isolation(&self) -> &[IsolationLevel] {
         let look = || isolation::levels(&self.inner.settings);
         self.inner.isolation.get_or_init(look).await
+    }
+
+    /// The variables that commands have besides their own.
+    #[must_use]
+    pub fn environment(&self) -> &Environment {
+        &self.inner.settings.environment
     }
 
     /// Numbers about the runtime.

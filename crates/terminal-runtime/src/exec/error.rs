@@ -19,6 +19,8 @@ pub enum StartFailure {
     WorkingDirectoryUnusable,
     /// An isolation that was asked for is not available here.
     IsolationUnavailable,
+    /// Something that is to be protected or hidden is new and stays open.
+    NotCovered,
     /// What was given cannot be handed to a process.
     InvalidInput,
     /// The system refused.
@@ -35,6 +37,7 @@ impl StartFailure {
             Self::WorkingDirectoryGone => "working_directory_gone",
             Self::WorkingDirectoryUnusable => "working_directory_unusable",
             Self::IsolationUnavailable => "isolation_unavailable",
+            Self::NotCovered => "not_covered",
             Self::InvalidInput => "invalid_input",
             Self::System => "system",
         }

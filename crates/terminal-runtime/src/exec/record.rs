@@ -206,6 +206,7 @@ mod tests {
         vec![
             Record::Session(Box::new(SessionSpec {
                 clean_environment: false,
+                environment_filter: Some(vec!["A*".to_owned()]),
                 container: Default::default(),
                 sandbox: None,
                 lease: Some(Duration::from_secs(30)),

@@ -1,7 +1,7 @@
 //! The data that goes in and out of the core.
 
 use std::fmt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
@@ -86,10 +86,26 @@ pub struct Limits {
 pub struct ContainerOptions {
     /// What of this machine is seen inside.
     pub mounts: Vec<ContainerMount>,
+    /// Where an empty directory takes the place of what may not be made.
+    #[serde(with = "os_bytes::paths")]
+    pub placeholders: Vec<PathBuf>,
     /// Whether it has no network.
     pub no_network: bool,
     /// Whether its commands have the user of this program.
     pub own_user: bool,
+}
+
+impl ContainerOptions {
+    /// The directory around a path that can be changed inside, and has the same
+    /// name there.
+    pub(crate) fn writable_root(&self, path: &Path) -> Option<&Path> {
+        let writable = self.mounts.iter().filter(|mount| {
+            let is_same = mount.source.as_ref() == Some(&mount.target);
+            is_same && !mount.read_only && path.starts_with(&mount.target)
+        });
+        let around = writable.map(|mount| mount.target.as_path());
+        around.min_by_key(|root| root.components().count())
+    }
 }
 
 /// Something of this machine inside a container.
@@ -157,6 +173,8 @@ pub struct SessionSpec {
     pub environment: Environment,
     /// Whether its commands have none of the runtime's variables.
     pub clean_environment: bool,
+    /// Whether they have none that hold secrets or are named here.
+    pub environment_filter: Option<Vec<String>>,
     /// Where the first command starts; within `chroot` if there is one.
     #[serde(with = "os_bytes::path")]
     pub working_dir: PathBuf,
@@ -274,6 +292,9 @@ pub struct ExecOrder {
     pub pty: Option<TerminalSize>,
     /// The directory for this command only.
     pub cwd: Option<PathBuf>,
+    /// What the session's commands cannot change from this one on, besides
+    /// what it was opened with.
+    pub protect: Vec<PathBuf>,
     /// Opaque to the core; given back when the command is adopted.
     pub note: Bytes,
 }

@@ -4,13 +4,14 @@
 //! are not complete. Never: opens a file but through a door; puts a part of a
 //! file in place.
 
+mod bounds;
 mod uploads;
 
 use std::collections::VecDeque;
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
-use std::time::SystemTime;
+use std::time::{Instant, SystemTime};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -20,6 +21,7 @@ use halter_policy::{
 };
 use halter_protocol::encoding::{escape_path, unescape_path};
 
+pub use self::bounds::bounds;
 use self::uploads::Uploads;
 use crate::limits::{FILE_CHUNK_BYTES, MAX_FILE_DOORS, MAX_FILE_NAMES, MAX_FILE_WALK_NAMES};
 use crate::lock::lock;
@@ -110,7 +112,7 @@ impl Files {
             None => part,
             Some(name) => {
                 let mut uploads = lock(&self.uploads);
-                let size = uploads.add(name, params.offset, &part)?;
+                let size = uploads.add(name, params.offset, &part, Instant::now())?;
                 if params.more {
                     return Ok(FileWritten {
                         offset: size,

@@ -1,8 +1,9 @@
 //! The daemon's side of the connection to its holder.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::io;
 use std::os::fd::{BorrowedFd, OwnedFd};
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -42,6 +43,9 @@ pub(super) struct HolderNumbers {
     pub descriptor_owner: i32,
 }
 
+/// Where something was mounted, or why something stays open.
+type Covered = Result<Vec<PathBuf>, String>;
+
 #[derive(Debug)]
 struct Inner {
     socket: AsyncFd<OwnedFd>,
@@ -55,6 +59,8 @@ struct Inner {
     ends: Mutex<HashMap<Key, ExitWatch>>,
     pids: Mutex<HashMap<Key, Vec<oneshot::Sender<i32>>>>,
     contained: Mutex<Option<oneshot::Sender<Option<String>>>>,
+    /// Who asked for something to be covered, in the order of the answers.
+    covered: Mutex<VecDeque<oneshot::Sender<Covered>>>,
     prepared: PreparedUnits,
     lost: watch::Sender<bool>,
 }
@@ -73,6 +79,7 @@ impl HolderLink {
                 ends: Mutex::default(),
                 pids: Mutex::default(),
                 contained: Mutex::default(),
+                covered: Mutex::default(),
                 prepared: PreparedUnits::default(),
                 lost: watch::Sender::new(false),
             }),
@@ -221,6 +228,26 @@ impl HolderLink {
         refused.map_or(Ok(()), Err)
     }
 
+    /// Has what is open of these name spaces, and these paths, be covered, before
+    /// anything that is asked for later. Returns where something was mounted.
+    ///
+    /// # Errors
+    /// Why some of it stays open.
+    pub async fn cover(&self, protect: Vec<PathBuf>) -> Covered {
+        let (sender, receiver) = oneshot::channel();
+        {
+            // Answers come in the order of the questions.
+            let mut waiting = lock(&self.inner.covered);
+            waiting.push_back(sender);
+            self.send(&[HolderRequest::Cover { protect }]);
+        }
+        let lost = || Err("the session's holder has ended".to_owned());
+        tokio::select! {
+            answer = receiver => answer.unwrap_or_else(|_| lost()),
+            () = self.lost() => lost(),
+        }
+    }
+
     /// A unit made ahead; waits for one only if all are used up.
     ///
     /// # Errors
@@ -313,6 +340,11 @@ impl Inner {
             HolderReply::Contained { refused } => {
                 if let Some(asked) = lock(&self.contained).take() {
                     let _ = asked.send(refused);
+                }
+            }
+            HolderReply::Covered { places, refused } => {
+                if let Some(asked) = lock(&self.covered).pop_front() {
+                    let _ = asked.send(refused.map_or(Ok(places), Err));
                 }
             }
             HolderReply::Pid { key, pid } => {

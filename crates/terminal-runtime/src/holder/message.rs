@@ -7,15 +7,16 @@
 //! Messages are `postcard`. A message of the daemon is any number of requests
 //! one after the other; one of the holder is a single reply.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use halter_exec::Containment;
-use halter_exec::host::{LaunchFailure, LaunchPlan};
+use halter_exec::host::{LaunchFailure, LaunchPlan, os_bytes};
 use serde::{Deserialize, Serialize};
 
 /// The version of this vocabulary. It changes with every change of a message
 /// or of a record; the greeting (`Hello`, `Welcome`, `Refused`) never does.
-pub const VERSION: u64 = 9;
+pub const VERSION: u64 = 11;
 
 /// The name of a slot, chosen by the daemon.
 pub type Key = u64;
@@ -166,8 +167,8 @@ pub enum SignalTarget {
     Group,
 }
 
-/// From the daemon to the holder. None but `Hello`, `MakeUnits`, `AskPid` and
-/// `Contain` is answered.
+/// From the daemon to the holder. None but `Hello`, `MakeUnits`, `AskPid`,
+/// `Contain` and `Cover` is answered.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum HolderRequest {
     /// Make units ahead. Answered by `Units`.
@@ -263,6 +264,13 @@ pub enum HolderRequest {
     /// Make name spaces, and have every process be born in them from now on.
     /// Answered by `Contained`.
     Contain(Box<Containment>),
+    /// Protect and hide what is open of that in these name spaces, and these
+    /// paths. Answered by `Covered`.
+    Cover {
+        /// What is protected from now on as well.
+        #[serde(with = "os_bytes::paths")]
+        protect: Vec<PathBuf>,
+    },
 }
 
 /// From the holder to the daemon.
@@ -330,6 +338,14 @@ pub enum HolderReply {
     },
     /// Processes are born in the name spaces that were asked for, or not.
     Contained {
+        /// Why not.
+        refused: Option<String>,
+    },
+    /// All is covered, or not.
+    Covered {
+        /// Where something was mounted.
+        #[serde(with = "os_bytes::paths")]
+        places: Vec<PathBuf>,
         /// Why not.
         refused: Option<String>,
     },

@@ -243,6 +243,7 @@ impl Holder {
             HolderRequest::AskPid { key } => self.answer_pid(key),
             HolderRequest::Lease { length } => self.lease = Some(length),
             HolderRequest::Contain(containment) => self.contain(*containment),
+            HolderRequest::Cover { protect } => self.cover(&protect),
             HolderRequest::End => return false,
         }
         true
@@ -317,6 +318,22 @@ impl Holder {
             Err(error) => Some(error.to_string()),
         };
         self.send(&HolderReply::Contained { refused }, &[]);
+    }
+
+    /// Has what is open in the name spaces be covered again.
+    fn cover(&mut self, protect: &[PathBuf]) {
+        let covered = match &self.table.sandbox {
+            Some(sandbox) => {
+                sandbox.protect_more(protect);
+                sandbox.cover_again()
+            }
+            None => Ok(Vec::new()),
+        };
+        let (places, refused) = match covered {
+            Ok(places) => (places, None),
+            Err(missing) => (Vec::new(), Some(missing.to_string())),
+        };
+        self.send(&HolderReply::Covered { places, refused }, &[]);
     }
 
     fn answer_pid(&mut self, key: Key) {

@@ -4,8 +4,8 @@ use serde::de::DeserializeOwned;
 
 use super::error::WireError;
 use super::files::{
-    FileListParams, FileMkdirParams, FileReadParams, FileRemoveParams, FileRenameParams,
-    FileStatParams, FileWalkParams, FileWriteParams,
+    FileBoundsParams, FileListParams, FileMkdirParams, FileReadParams, FileRemoveParams,
+    FileRenameParams, FileStatParams, FileWalkParams, FileWriteParams,
 };
 use super::params::{
     AttachParams, CancelParams, CreateParams, DestroyParams, ExecParams, HelloParams, ReadParams,
@@ -72,6 +72,8 @@ pub enum Call {
     FsRename(Box<FileRenameParams>),
     /// `fs.mkdir`
     FsMkdir(Box<FileMkdirParams>),
+    /// `fs.bounds`
+    FsBounds(Box<FileBoundsParams>),
     /// `process.list`
     ProcessList(ProcessListParams),
     /// `process.signal`
@@ -80,7 +82,7 @@ pub enum Call {
 
 impl Call {
     /// Every method there is.
-    pub const METHODS: [&'static str; 29] = [
+    pub const METHODS: [&'static str; 30] = [
         "hello",
         "system.ping",
         "system.stats",
@@ -108,6 +110,7 @@ impl Call {
         "fs.remove",
         "fs.rename",
         "fs.mkdir",
+        "fs.bounds",
         "process.list",
         "process.signal",
     ];
@@ -145,6 +148,7 @@ impl Call {
             "fs.remove" => Self::FsRemove(read(params)?),
             "fs.rename" => Self::FsRename(read(params)?),
             "fs.mkdir" => Self::FsMkdir(read(params)?),
+            "fs.bounds" => Self::FsBounds(read(params)?),
             "process.list" => Self::ProcessList(read(params)?),
             "process.signal" => Self::ProcessSignal(read(params)?),
             _ => return Err(unsupported(method)),

@@ -304,6 +304,44 @@ pub struct FileRenameParams {
     pub over: bool,
 }
 
+/// `fs.bounds`: what a sandbox here is to hold for commands under these rules.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct FileBoundsParams {
+    /// The rules. Their roots for writing are what commands may change.
+    pub rules: FileRulesParams,
+    /// The only programs that may be executed, by name or path; all without it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub programs: Option<Vec<String>>,
+    /// Whether all of it has to hold, or as much as can.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub required: bool,
+}
+
+/// `fs.bounds`: paths for the `sandbox` of `session.create`, escaped.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct FileBounds {
+    /// What may be changed.
+    pub writable: Vec<String>,
+    /// What programs keep between runs, outside of that.
+    #[serde(default)]
+    pub caches: Vec<String>,
+    /// What cannot be read.
+    pub hidden: Vec<String>,
+    /// What cannot be changed or made.
+    pub protected: Vec<String>,
+    /// Repositories that are too many to be protected.
+    #[serde(default)]
+    pub more_repositories: u64,
+    /// Directories that are too large to be searched as a whole.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub partly_searched: Vec<String>,
+    /// The only files that can be executed, if programs were listed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub executables: Option<Vec<String>>,
+}
+
 /// `fs.mkdir`: a directory and its missing parents.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]

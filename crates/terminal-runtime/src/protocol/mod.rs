@@ -26,15 +26,16 @@ pub use data::{
 };
 pub use error::{ErrorCode, WireError};
 pub use files::{
-    FileAccess, FileData, FileEntry, FileListParams, FileListing, FileMkdirData, FileMkdirParams,
-    FileReadParams, FileRemoveParams, FileRemoved, FileRenameParams, FileRulesParams,
-    FileStatParams, FileWalkData, FileWalkParams, FileWriteParams, FileWritten, ListedFile,
-    WalkedFile,
+    FileAccess, FileBounds, FileBoundsParams, FileData, FileEntry, FileListParams, FileListing,
+    FileMkdirData, FileMkdirParams, FileReadParams, FileRemoveParams, FileRemoved,
+    FileRenameParams, FileRulesParams, FileStatParams, FileWalkData, FileWalkParams,
+    FileWriteParams, FileWritten, ListedFile, WalkedFile,
 };
 pub use params::{
-    AttachParams, CancelParams, CreateParams, DestroyParams, DockerParams, ExecParams, HelloParams,
-    LimitParams, MountParams, PtyParams, ReadParams, ResizeParams, SandboxParams, SessionParams,
-    SignalParams, SignalScope, SignalSpec, Variables, WaitParams, WriteParams,
+    AttachParams, CancelParams, CreateParams, DestroyParams, DockerParams, EnvFilterParams,
+    ExecParams, HelloParams, LimitParams, MountParams, PtyParams, ReadParams, ResizeParams,
+    SandboxParams, SessionParams, SignalParams, SignalScope, SignalSpec, Variables, WaitParams,
+    WriteParams,
 };
 pub use process::{
     CommandProcess, ListedProcess, ProcessListParams, ProcessListing, ProcessSignalParams,
@@ -49,13 +50,17 @@ pub use text::{Piece, TextCutter, encode_bytes};
 /// What this version can do beyond the first, as `hello` names it.
 pub const FEATURES: &[&str] = &[
     "beside",
+    "bounds",
     "clean_env",
     "cwd",
+    "filter_env",
     "fs",
     "lease",
     "mounts",
     "namespaces",
+    "placeholders",
     "process",
+    "protect",
     "sandbox",
 ];
 

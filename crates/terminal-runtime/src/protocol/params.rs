@@ -49,6 +49,11 @@ pub struct CreateParams {
     /// Whether its commands have none of the runtime's variables.
     #[serde(default, skip_serializing_if = "is_false")]
     pub clean_env: bool,
+    /// Whether its commands have of the runtime's variables only those that a
+    /// session of tools would: no secrets, and nothing that steers shells and
+    /// loaders.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub filter_env: Option<EnvFilterParams>,
     /// Where its first command starts; `/tmp` without one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub working_dir: Option<String>,
@@ -75,6 +80,16 @@ pub struct CreateParams {
     /// names it; without it, it is kept as long as the runtime keeps sessions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lease_s: Option<f64>,
+}
+
+/// Which of the runtime's variables the commands of a session do not have,
+/// besides those that hold secrets.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct EnvFilterParams {
+    /// Their names; one may end in `*`.
+    #[serde(default)]
+    pub remove: Vec<String>,
 }
 
 /// What the commands of a session may change, execute and reach. They read
@@ -130,6 +145,11 @@ pub struct DockerParams {
     /// What of this machine is seen inside.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub mounts: Vec<MountParams>,
+    /// Absolute paths of this machine at which nothing may be made while the
+    /// container is up: where nothing is, an empty directory takes the place,
+    /// and is removed with the container.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub placeholders: Vec<String>,
     /// Whether it has no network; otherwise the engine's own.
     #[serde(default, skip_serializing_if = "is_false")]
     pub no_network: bool,
@@ -220,6 +240,10 @@ pub struct ExecParams {
     /// A terminal instead of pipes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pty: Option<PtyParams>,
+    /// Absolute paths that the session's commands cannot change from this one
+    /// on, besides those it was made with; held by name spaces and containers.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub protect: Vec<String>,
 }
 
 impl fmt::Debug for ExecParams {

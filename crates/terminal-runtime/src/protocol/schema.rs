@@ -55,6 +55,7 @@ fn methods() -> Methods {
     all.add::<FileRemoveParams, FileRemoved>("fs.remove");
     all.add::<FileRenameParams, Nothing>("fs.rename");
     all.add::<FileMkdirParams, FileMkdirData>("fs.mkdir");
+    all.add::<FileBoundsParams, FileBounds>("fs.bounds");
     all.add::<ProcessListParams, ProcessListing>("process.list");
     all.add::<ProcessSignalParams, ProcessSignalled>("process.signal");
     assert!(all.methods.keys().eq(Call::METHODS), "a method is missing");

@@ -32,7 +32,7 @@ pub use stream::{Outlet, StreamOrder};
 use self::job::Job;
 use crate::discovery::FoundRuntime;
 use crate::exec::{Core, CoreError, CoreSettings, DockerSettings, ExecId};
-use crate::fs::Files;
+use crate::fs::{self, Files};
 use crate::lock::lock;
 use crate::protocol::{
     Call, DescribedLevel, DescribedLimits, DescribedTransport, Description, ErrorCode, FEATURES,
@@ -161,6 +161,11 @@ impl Service {
             }
             Call::FsMkdir(params) => {
                 line(id, self.on_files(move |files| files.mkdir(&params)).await)
+            }
+            Call::FsBounds(params) => {
+                let environment = self.inner.core.environment().clone();
+                let bounds = move |_: &Files| fs::bounds(&params, &environment);
+                line(id, self.on_files(bounds).await)
             }
             Call::ProcessList(params) => line(id, Box::pin(self.list_processes(&params)).await),
             Call::ProcessSignal(params) => line(id, Box::pin(self.signal_process(&params)).await),

@@ -45,7 +45,10 @@ impl Service {
             }
         };
         check_words(&what)?;
-        let cwd = params.cwd.map(directory).transpose()?;
+        let cwd = params.cwd.map(|path| directory("cwd", path)).transpose()?;
+        let protect = params.protect.into_iter();
+        let protect = protect.map(|path| directory("protect", path));
+        let protect = protect.collect::<Result<_, _>>()?;
         if params.beside && params.pty.is_none() && matches!(what, ExecWhat::Command(_)) {
             return Err(WireError::invalid(
                 "a command of the session's shell waits for its turn; for one beside it use \
@@ -72,6 +75,7 @@ impl Service {
                 .map_err(|error| WireError::invalid(error.to_string()))?,
             pty,
             cwd,
+            protect,
             note: match params.beside {
                 true => Bytes::from_static(BESIDE),
                 false => Bytes::new(),
@@ -83,12 +87,14 @@ impl Service {
 /// The note of a command that runs beside the others.
 pub(super) const BESIDE: &[u8] = b"beside";
 
-fn directory(path: String) -> Result<PathBuf, WireError> {
+fn directory(name: &str, path: String) -> Result<PathBuf, WireError> {
     let path = PathBuf::from(path);
     if path.is_absolute() && !path.as_os_str().as_encoded_bytes().contains(&0) {
         return Ok(path);
     }
-    Err(WireError::invalid("cwd must be an absolute path"))
+    Err(WireError::invalid(format!(
+        "{name} must be an absolute path"
+    )))
 }
 
 fn check_words(what: &ExecWhat) -> Result<(), WireError> {

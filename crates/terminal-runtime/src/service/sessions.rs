@@ -74,6 +74,7 @@ impl Service {
             shell: PathBuf::from(text("shell", params.shell, DEFAULT_SHELL)?),
             environment,
             clean_environment: params.clean_env,
+            environment_filter: params.filter_env.map(|filter| filter.remove),
             working_dir: PathBuf::from(text("working_dir", params.working_dir, DEFAULT_DIRECTORY)?),
             chroot: params.chroot.map(PathBuf::from),
             limits: self.limits(params.limits),
@@ -239,6 +240,12 @@ fn text(name: &str, given: Option<String>, default: &str) -> Result<String, Wire
 }
 
 fn container_options(docker: &DockerParams) -> Result<ContainerOptions, WireError> {
+    // The engine's program would take it for an option.
+    if docker.image.is_empty() || docker.image.starts_with('-') {
+        return Err(WireError::invalid(
+            "docker: an image has a name that does not begin with `-`",
+        ));
+    }
     let mount = |mount: &MountParams| {
         let source = mount
             .source
@@ -250,8 +257,11 @@ fn container_options(docker: &DockerParams) -> Result<ContainerOptions, WireErro
             read_only: mount.read_only,
         })
     };
+    let placeholders = docker.placeholders.iter();
+    let placeholders = placeholders.map(|path| absolute_path("placeholders", path.clone()));
     Ok(ContainerOptions {
         mounts: docker.mounts.iter().map(mount).collect::<Result<_, _>>()?,
+        placeholders: placeholders.collect::<Result<_, _>>()?,
         no_network: docker.no_network,
         own_user: docker.own_user,
     })

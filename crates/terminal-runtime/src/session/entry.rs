@@ -118,8 +118,12 @@ impl Session {
         lock(&self.live).commands
     }
 
-    /// Why its time is up, if it is.
+    /// Why its time is up, if it is. One with a lease has somebody who says that
+    /// it is wanted.
     pub(super) fn expiry(&self, now: Moment, lifetimes: Lifetimes) -> Option<Expiry> {
+        if self.parameters.lease.is_some() {
+            return None;
+        }
         let live = lock(&self.live);
         expiry(
             &live.state,
@@ -196,7 +200,8 @@ impl Session {
     /// Starts a command in a turn: the session runs it from now on.
     ///
     /// # Errors
-    /// If the session is gone or has had enough commands.
+    /// If the session is gone or has had enough commands, which one with a lease
+    /// never has.
     pub fn begin(
         &self,
         _turn: &CommandTurn,
@@ -206,7 +211,7 @@ impl Session {
         max_commands: Option<u64>,
     ) -> Result<(), PoolError> {
         let limit = max_commands.unwrap_or(u64::MAX);
-        if self.commands() >= limit {
+        if self.parameters.lease.is_none() && self.commands() >= limit {
             return Err(PoolError::Exhausted { id: self.id, limit });
         }
         let event = SessionEvent::Started {

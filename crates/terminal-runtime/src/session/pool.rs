@@ -231,4 +231,38 @@ mod tests {
             .collect();
         assert_eq!(gone, [(first.id, Expiry::Idle)]);
     }
+
+    #[test]
+    fn a_session_with_a_lease_has_no_other_limit() {
+        let clock = ManualClock::new();
+        let pool = SessionPool::new(8, clock.clone());
+        let parameters = SessionParameters {
+            lease: Some(Duration::from_secs(5)),
+            ..SessionParameters::default()
+        };
+        let leased = pool.create(parameters).unwrap();
+        leased.apply(SessionEvent::Opened, clock.now()).unwrap();
+        let plain = ready(&pool);
+        for session in [&leased, &plain] {
+            for number in 0..2 {
+                let turn = session.try_turn().unwrap();
+                let exec = ExecId::parse(&format!("e-{number}")).unwrap();
+                let begun = session.begin(&turn, exec.clone(), "x".into(), clock.now(), Some(1));
+                let is_allowed = number == 0 || session.id == leased.id;
+                assert_eq!(begun.is_ok(), is_allowed, "{number}");
+                session.finish(exec, clock.now());
+            }
+        }
+        clock.advance(100);
+        let lifetimes = Lifetimes {
+            max_idle: Some(Duration::from_secs(10)),
+            ttl: Some(Duration::from_secs(10)),
+        };
+        let gone: Vec<_> = pool
+            .expired(lifetimes)
+            .iter()
+            .map(|(it, _)| it.id)
+            .collect();
+        assert_eq!(gone, [plain.id]);
+    }
 }

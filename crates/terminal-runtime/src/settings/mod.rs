@@ -134,7 +134,7 @@ pub struct Settings {
     #[arg(long, env = "TRL_MAX_SESSIONS", value_name = "N", default_value = "64")]
     #[arg(help_heading = SESSIONS)]
     pub max_sessions: usize,
-    /// Commands of one session; 0 for any number
+    /// Commands of one session without a lease; 0 for any number
     #[arg(
         long,
         env = "TRL_SESSION_MAX_COMMANDS",
@@ -155,7 +155,7 @@ pub struct Settings {
     #[arg(long = "grace-sec", env = "TRL_GRACE_SEC", value_name = "SECONDS")]
     #[arg(default_value = "5", value_parser = seconds, help_heading = SESSIONS)]
     pub grace: Duration,
-    /// Destroy a session that was idle this long; 0 for never
+    /// Destroy a session without a lease that was idle this long; 0 for never
     #[arg(
         long = "max-idle-sec",
         env = "TRL_MAX_IDLE_SEC",
@@ -163,7 +163,7 @@ pub struct Settings {
     )]
     #[arg(default_value = "3600", value_parser = span, help_heading = SESSIONS)]
     pub max_idle: Span,
-    /// Destroy a session of this age once it is idle; 0 for never
+    /// Destroy a session without a lease of this age once it is idle; 0 for never
     #[arg(
         long = "session-ttl-sec",
         env = "TRL_SESSION_TTL_SEC",

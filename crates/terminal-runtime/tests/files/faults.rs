@@ -13,7 +13,7 @@ use halter_policy::{
 };
 use halter_tools::exec::ExecBackend as _;
 use terminal_runtime::backend::{RuntimeExec, RuntimeExecSettings, RuntimeFiles};
-use terminal_runtime::client::Target;
+use terminal_runtime::client::{RemoteTarget, Target};
 use terminal_runtime::settings::Token;
 
 use crate::common::{Daemon, TOKEN};
@@ -69,6 +69,14 @@ fn http_request(stream: &TcpStream) -> (Vec<String>, Vec<u8>) {
 fn old_runtime() -> Target {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
+    answer_as_an_old_runtime(listener);
+    Target::Http {
+        address,
+        token: Token::new(TOKEN).unwrap(),
+    }
+}
+
+fn answer_as_an_old_runtime(listener: TcpListener) {
     std::thread::spawn(move || {
         for stream in listener.incoming() {
             let mut stream = stream.unwrap();
@@ -78,10 +86,13 @@ fn old_runtime() -> Target {
                 "beside",
                 "clean_env",
                 "cwd",
+                "filter_env",
                 "lease",
                 "mounts",
                 "namespaces",
+                "placeholders",
                 "process",
+                "protect",
                 "sandbox",
             ];
             let data = serde_json::json!({"version": "0", "frames": false, "features": features});
@@ -90,10 +101,26 @@ fn old_runtime() -> Target {
             let _ = stream.write_all((head + &reply).as_bytes());
         }
     });
-    Target::Http {
-        address,
+}
+
+/// An address has brackets in a URL, and none for whoever connects.
+#[tokio::test]
+async fn a_runtime_is_reached_by_its_ipv6_address() {
+    let Ok(listener) = TcpListener::bind("[::1]:0") else {
+        println!("skipped: needs IPv6");
+        return;
+    };
+    let port = listener.local_addr().unwrap().port();
+    answer_as_an_old_runtime(listener);
+    let target = Target::Remote(Box::new(RemoteTarget {
+        host: "[::1]".to_owned(),
+        port,
         token: Token::new(TOKEN).unwrap(),
-    }
+        tls: None,
+    }));
+    let directory = tempfile::tempdir().unwrap();
+    let files = exec(target).files(directory.path()).await;
+    assert!(files.unwrap().is_none());
 }
 
 #[tokio::test]
@@ -101,7 +128,8 @@ async fn a_runtime_without_file_methods_is_recognised() {
     let directory = tempfile::tempdir().unwrap();
     let old = exec(old_runtime());
     assert!(old.files(directory.path()).await.unwrap().is_none());
-    let lacks = old.check(&SandboxBounds::default()).await.unwrap();
+    let lacks = old.check(directory.path(), &SandboxBounds::default()).await;
+    let lacks = lacks.unwrap();
     let says = |text: &str| lacks.iter().any(|it| it.contains(text));
     assert!(says("no file methods"), "{lacks:?}");
 }
@@ -190,8 +218,14 @@ fn a_connection_lost_in_the_middle_of_a_file_leaves_a_clear_state() {
         assert_eq!(std::fs::read(&file).unwrap(), b"old");
         // All was written, only the answer is missing: it counts once.
         wire.fault.store(CUT_AFTER, Ordering::SeqCst);
-        files.write(&file, &content, &Precondition::None).unwrap();
+        let written = files.write(&file, &content, &Precondition::None);
+        assert!(!written.unwrap().created);
         assert_eq!(std::fs::read(&file).unwrap(), content);
+        // So does a file that was not there before, as a new one.
+        std::fs::remove_file(&file).unwrap();
+        wire.fault.store(CUT_AFTER, Ordering::SeqCst);
+        let written = files.write(&file, &content, &Precondition::None);
+        assert!(written.unwrap().created);
         // No part of it is anywhere.
         assert_eq!(std::fs::read_dir(&root).unwrap().count(), 1);
     }
@@ -326,7 +360,7 @@ fn a_token_that_expires_in_the_middle_of_a_file_changes_nothing() {
 /// Whoever listens there as another user is told no path and no content.
 #[tokio::test]
 async fn somebody_elses_runtime_is_asked_for_no_file() {
-    let Some(stranger) = Stranger::listen().await else {
+    let Some(stranger) = Stranger::listen() else {
         return;
     };
     let directory = tempfile::tempdir().unwrap();

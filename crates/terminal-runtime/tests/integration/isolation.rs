@@ -251,6 +251,11 @@ fn an_image_that_cannot_be_used_is_named() {
     assert_eq!(reply["error"]["code"], "COMMAND_FAILED", "{reply}");
     let message = reply["error"]["message"].as_str().unwrap();
     assert!(message.contains("/no/such/docker"), "{message}");
+    // No name of an image is an option of the engine's program.
+    for image in ["", "--privileged"] {
+        let reply = client.call("session.create", json!({"docker": {"image": image}}));
+        assert_eq!(reply["error"]["code"], "INVALID_PARAMS", "{reply}");
+    }
 }
 
 #[cfg_attr(
@@ -264,7 +269,7 @@ fn a_container_that_does_not_start_is_not_left_behind() {
     let program = directory.path().join("docker");
     // Makes a container and fails to start it, as engines do.
     let script = "#!/bin/sh\ncd \"${0%/*}\"\necho $1 >>calls\n\
-                  case $1 in rm) exit 0;; esac\necho cannot be started >&2\nexit 125\n";
+                  case $1 in image|--version|rm) exit 0;; esac\necho cannot be started >&2\nexit 125\n";
     std::fs::write(&program, script).unwrap();
     std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755)).unwrap();
     let runtime = Runtime::with(&Plan {
@@ -289,5 +294,5 @@ fn a_container_that_does_not_start_is_not_left_behind() {
     let message = reply["error"]["message"].as_str().unwrap();
     assert!(message.contains("cannot be started"), "{message}");
     let calls = std::fs::read_to_string(directory.path().join("calls")).unwrap();
-    assert_eq!(calls, "ps\ninspect\nrun\nrm\n");
+    assert_eq!(calls, "ps\ninspect\nimage\n--version\nrun\nrm\n");
 }

@@ -329,7 +329,7 @@ fn an_adopted_command_of_a_shell_that_times_out_is_no_success() {
         let session = client.ok("session.create", create)["session_id"].clone();
         let params = json!({
             "session_id": session, "command": "echo begun; sleep 300; echo late",
-            "exec_id": "slow", "timeout_s": 3
+            "exec_id": "slow", "timeout_s": 6
         });
         client.ok("exec.stream", params);
         assert_eq!(client.receive().unwrap()["data"], "begun\n");

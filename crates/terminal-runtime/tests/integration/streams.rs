@@ -128,7 +128,7 @@ fn the_same_output_can_be_had_again_from_any_offset() {
     let again = events(&mut client, &attached["stream_id"]);
     assert_eq!(text(&again, "stdout"), "line 3\nline 4\nline 5\n");
     assert_eq!(again[0]["offset"].as_u64().unwrap() % 7, 0);
-    let waited = client.ok("exec.wait", json!({"exec_id": "mine", "timeout_s": 1}));
+    let waited = client.ok("exec.wait", json!({"exec_id": "mine", "timeout_s": 60}));
     assert_eq!(
         (&waited["state"], &waited["result"]),
         (&json!("ended"), &result)

@@ -51,6 +51,7 @@ pub fn settings(directory: &std::path::Path) -> CoreSettings {
 pub fn spec() -> SessionSpec {
     SessionSpec {
         clean_environment: false,
+        environment_filter: None,
         container: Default::default(),
         sandbox: None,
         lease: None,
@@ -241,6 +242,7 @@ pub fn order(what: ExecWhat) -> ExecOrder {
     static NEXT: AtomicU32 = AtomicU32::new(1);
     let number = NEXT.fetch_add(1, Ordering::Relaxed);
     ExecOrder {
+        protect: Vec::new(),
         cwd: None,
         id: ExecId::parse(&format!("e-{number}")).unwrap(),
         what,

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
 
-use halter_tools::policy::{SandboxBounds, SandboxMode};
+use halter_tools::policy::{NetworkSwitch, SandboxBounds, SandboxMode};
 use halter_tools::{ExecBackend as _, PolicySettings};
 use serde_json::json;
 use terminal_runtime::backend::RuntimeExecSettings;
@@ -70,18 +70,17 @@ async fn a_session_works_in_a_container_of_its_own() {
     let read = workspace.ok("read", json!({"path": "sub/made.txt"})).await;
     assert!(read.to_string().contains("made"), "{read}");
     // No network, deadlines, exit codes, background jobs, terminals, processes.
-    let network = json!({"command": "ip link 2>/dev/null | grep -c UP; true"});
-    let answer = workspace.ok("shell", network).await;
-    assert!(
-        answer["stdout"]
-            .as_str()
-            .unwrap()
-            .trim()
-            .parse::<u32>()
-            .unwrap()
-            <= 1
+    workspace.put(
+        "net.sh",
+        "readlink /proc/self/ns/net; ip link | grep -c ^[0-9]\n",
     );
-    let late = json!({"command": "echo before; sleep 1000", "timeout_ms": 1000});
+    let network = json!({"command": "sh ../net.sh"});
+    let answer = workspace.ok("shell", network).await;
+    let own = std::fs::read_link("/proc/self/ns/net").unwrap();
+    let seen = answer["stdout"].as_str().unwrap();
+    assert!(!seen.contains(own.to_str().unwrap()), "{answer:#}");
+    assert!(seen.ends_with("\n1\n"), "only its own loopback: {answer:#}");
+    let late = json!({"command": "echo before; sleep 1000", "timeout_ms": 5000});
     let answer = workspace.ok("shell", late).await;
     assert_eq!(
         (&answer["timed_out"], &answer["stdout"]),
@@ -137,6 +136,146 @@ async fn what_the_policy_keeps_is_read_only_in_a_container() {
     assert_eq!(workspace.get("out/made"), "made\n");
     workspace.store.close().await;
     assert_eq!(containers(&program), "");
+}
+
+/// A network that the policy opens is the engine's, which in these tests is the
+/// host's.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_container_has_a_network_where_the_policy_opens_one() {
+    let directory = tempfile::tempdir().unwrap();
+    let Some(program) = engine(directory.path()) else {
+        return;
+    };
+    let place = Arc::new(DaemonExec::with_containers(&program));
+    let policy = PolicySettings {
+        network: NetworkSwitch::On,
+        allowed_hosts: vec!["files.test".into()],
+        ..settings(SandboxMode::Off, &["."])
+    };
+    let workspace = Workspace::with_exec(policy, place);
+    workspace.put("net.sh", "readlink /proc/self/ns/net\n");
+    let look = json!({"command": "sh net.sh"});
+    let answer = workspace.ok("shell", look).await;
+    let own = std::fs::read_link("/proc/self/ns/net").unwrap();
+    assert_eq!(answer["stdout"], format!("{}\n", own.display()));
+    workspace.store.close().await;
+}
+
+/// All that is asked holds in a container: what is protected cannot be changed,
+/// made, or moved away, and what keeps its place is gone with the container.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_required_sandbox_holds_in_a_container() {
+    let directory = tempfile::tempdir().unwrap();
+    let Some(program) = engine(directory.path()) else {
+        return;
+    };
+    let place = Arc::new(DaemonExec::with_containers(&program));
+    for has_repository in [false, true] {
+        let policy = settings(SandboxMode::Require, &["."]);
+        let workspace = Workspace::with_exec(policy, Arc::clone(&place) as _);
+        if has_repository {
+            workspace.put(".git/config", "[core]\n");
+        }
+        let bounds = workspace.policy.sandbox(None);
+        let lacks = place.check(&workspace.dir(), &bounds).await.unwrap();
+        assert!(!lacks.iter().any(|it| it.contains("hold")), "{lacks:#?}");
+        let attempts = "mkdir -p .halter/x .git/hooks/x; echo evil > .claude/settings.json\n\
+                        mv .git gone; mkdir -p .git/hooks; echo evil > .git/config\n\
+                        echo evil > .git/hooks/post-commit; rmdir .idea; echo in > inside\n";
+        workspace.put("try.sh", attempts);
+        let answer = workspace
+            .ok("shell", json!({"command": "sh try.sh; true"}))
+            .await;
+        assert_eq!(answer.get("sandbox_note"), None, "{answer:#}");
+        assert_eq!(workspace.get("inside"), "in\n");
+        workspace.store.close().await;
+        let mut left: Vec<_> = std::fs::read_dir(workspace.dir())
+            .unwrap()
+            .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+            .collect();
+        left.sort();
+        let mut expected = vec!["inside", "try.sh"];
+        if has_repository {
+            expected.insert(0, ".git");
+            assert_eq!(workspace.get(".git/config"), "[core]\n");
+            assert!(!workspace.dir().join(".git/hooks").exists());
+        }
+        assert_eq!(left, expected);
+    }
+}
+
+/// Also in a repository that git made, which works on with what takes the place
+/// of its files.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_replaced_or_made_is_covered_for_the_next_command_in_a_container() {
+    let directory = tempfile::tempdir().unwrap();
+    let Some(program) = engine(directory.path()) else {
+        return;
+    };
+    let place = Arc::new(DaemonExec::with_containers(&program));
+    let policy = settings(SandboxMode::Require, &["."]);
+    let workspace = Workspace::with_exec(policy, place);
+    let git = |words: &[&str]| {
+        let mut git = Command::new("git");
+        let done = git.arg("-C").arg(workspace.dir()).args(words).output();
+        done.unwrap().status.success()
+    };
+    assert!(git(&["init", "-q"]));
+    workspace.put(".env", "s3cret");
+    workspace.ok("shell", json!({"command": "true"})).await;
+    assert!(workspace.dir().join(".git/commondir").exists());
+    assert!(git(&["status"]));
+    crate::guarded::is_covered_again(&workspace).await;
+    assert!(!workspace.dir().join(".git/commondir").exists());
+}
+
+/// Whichever user the image names: commands have that of the runtime, whose the
+/// workspace is.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_user_of_an_image_is_not_that_of_commands() {
+    let directory = tempfile::tempdir().unwrap();
+    let Some(program) = engine(directory.path()) else {
+        return;
+    };
+    for user in ["0", "65534"] {
+        let image = format!("halter-test-user:{user}");
+        let made = Command::new(&program)
+            .args(["import", "--change", &format!("USER {user}")])
+            .arg(directory.path().join("image.tar"))
+            .arg(&image)
+            .output()
+            .unwrap();
+        assert!(made.status.success(), "{made:?}");
+        let exec = RuntimeExecSettings::default().in_containers(image);
+        let place = Arc::new(DaemonExec::in_containers(&program, exec, &[]));
+        let workspace = Workspace::with_exec(settings(SandboxMode::Prefer, &["."]), place);
+        let command = "id -u; echo made > made && cat made";
+        let answer = workspace.ok("shell", json!({"command": command})).await;
+        let own = rustix::process::geteuid().as_raw();
+        assert_eq!(answer["stdout"], format!("{own}\nmade\n"), "{answer:#}");
+        let made = std::fs::metadata(workspace.dir().join("made")).unwrap();
+        assert_eq!(made.uid(), own);
+        workspace.store.close().await;
+    }
+}
+
+/// What keeps a place goes with the container, also when nobody was left to
+/// remove it.
+#[test]
+fn no_placeholder_outlives_a_harness_and_a_daemon_that_were_killed() {
+    let directory = tempfile::tempdir().unwrap();
+    let Some(program) = engine(directory.path()) else {
+        return;
+    };
+    let daemon = Daemon::start_with(&[("TRL_DOCKER_PROGRAM", program.to_str().unwrap())]);
+    let (harness, workspace) = crate::lease::harness(&daemon, true);
+    let placeholder = workspace.join(".halter");
+    assert!(placeholder.is_dir());
+    daemon.kill();
+    crate::lease::kill(harness);
+    until("its holder ends", || daemon.holders().is_empty());
+    daemon.spawn();
+    until("the place is free", || !placeholder.exists());
 }
 
 /// A directory that is a link has two names in a container, and what is closed
@@ -209,7 +348,10 @@ async fn a_mount_that_does_not_exist_is_named_before_anything_starts() {
     let mut exec = RuntimeExecSettings::default().in_containers(IMAGE);
     exec.mounts = vec![directory.path().join("nowhere")];
     let place = Arc::new(DaemonExec::in_containers(&program, exec, &[]));
-    let checked = place.check(&SandboxBounds::default()).await.unwrap_err();
+    let checked = place
+        .check(directory.path(), &SandboxBounds::default())
+        .await;
+    let checked = checked.unwrap_err();
     assert!(checked.to_string().contains("nowhere"), "{checked}");
     let workspace = Workspace::with_exec(settings(SandboxMode::Prefer, &["."]), place);
     let error = workspace.failure("shell", json!({"command": "true"})).await;
@@ -236,6 +378,10 @@ async fn limits_of_the_runtime_hold_in_a_container() {
     ];
     let exec = RuntimeExecSettings::default().in_containers(IMAGE);
     let place = Arc::new(DaemonExec::in_containers(&program, exec, &limits));
+    let bounds = SandboxBounds::default();
+    let said = place.check(directory.path(), &bounds).await.unwrap();
+    let named = "67108864 bytes of memory together, 30 processes at a time, 2 s of CPU time";
+    assert!(said.iter().any(|it| it.contains(named)), "{said:#?}");
     let workspace = Workspace::with_exec(settings(SandboxMode::Off, &["."]), place);
     let processes = "for i in $(seq 1 60); do sleep 1000 >/dev/null 2>&1 & done\n";
     workspace.put("processes.sh", processes);
@@ -303,6 +449,7 @@ async fn an_image_that_is_not_there_is_named_and_leaves_nothing() {
     let workspace = Workspace::with_exec(settings(SandboxMode::Off, &["."]), place);
     let error = workspace.failure("shell", json!({"command": "true"})).await;
     assert!(error.contains("halter-test"), "{error}");
+    assert!(error.contains("cannot be fetched"), "{error}");
     assert_eq!(containers(&program), "");
     workspace.store.close().await;
 }

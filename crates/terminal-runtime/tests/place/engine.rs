@@ -60,7 +60,7 @@ pub fn engine_with(directory: &Path, image: Image) -> Option<PathBuf> {
         }
     }
     let configuration = directory.join("containers.conf");
-    let text = "[containers]\nnetns = \"none\"\n\
+    let text = "[containers]\nnetns = \"host\"\n\
                 default_ulimits = [\"nofile=1024:1024\", \"nproc=4096:4096\"]\n\
                 [engine]\nruntime = \"runc\"\ncgroup_manager = \"cgroupfs\"\n\
                 events_logger = \"none\"\n";

@@ -5,7 +5,8 @@ use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
 
-use halter_tools::ExecBackend;
+use halter_tools::policy::SandboxMode;
+use halter_tools::{ExecBackend, PolicySettings};
 use serde_json::json;
 use terminal_runtime::backend::{RuntimeExec, RuntimeExecSettings};
 use terminal_runtime::client::{Client, Target};
@@ -16,7 +17,8 @@ use crate::place::{IMAGE, processes_in};
 use crate::support::Workspace;
 
 /// Short, for a harness that is killed; renewed four times in it.
-const LEASE: Duration = Duration::from_secs(4);
+/// Long enough to be renewed by a program that a busy machine holds up.
+const LEASE: Duration = Duration::from_secs(10);
 
 const SOCKET: &str = "HALTER_TEST_LEASE_SOCKET";
 const DIRECTORY: &str = "HALTER_TEST_LEASE_DIRECTORY";
@@ -34,7 +36,15 @@ async fn harness_that_is_killed() {
         settings = settings.in_containers(IMAGE);
     }
     let exec: Arc<dyn ExecBackend> = Arc::new(RuntimeExec::new(Target::Socket(socket), settings));
-    let workspace = Workspace::with_open_shell_in(exec);
+    let policy = PolicySettings {
+        sandbox: match std::env::var_os(CONTAINER) {
+            Some(_) => SandboxMode::Prefer,
+            None => SandboxMode::Off,
+        },
+        allowed_shell_commands: halter_policy::ProgramList::Set(vec!["*".to_owned()]),
+        ..PolicySettings::default()
+    };
+    let workspace = Workspace::with_exec(policy, exec);
     std::fs::write(
         directory.join("workspace"),
         workspace.dir().as_os_str().as_encoded_bytes(),
@@ -109,11 +119,48 @@ fn a_harness_that_lives_keeps_its_session_when_the_daemon_is_killed() {
     daemon.spawn();
     let runtime = tokio::runtime::Runtime::new().unwrap();
     let client = Client::socket(daemon.socket());
-    // Longer than a lease that nobody renews.
-    std::thread::sleep(LEASE + Duration::from_secs(1));
-    let sessions = runtime.block_on(client.sessions()).unwrap().sessions;
-    assert_eq!(sessions.len(), 1);
+    let sessions = || runtime.block_on(client.sessions()).unwrap().sessions;
+    let [kept] = <[_; 1]>::try_from(sessions()).unwrap();
+    // One with the same lease, that nobody renews.
+    let other = CreateParams {
+        lease_s: Some(LEASE.as_secs_f64()),
+        ..CreateParams::default()
+    };
+    runtime.block_on(client.create_session(&other)).unwrap();
+    until("the other session ends", || sessions().len() == 1);
+    assert_eq!(sessions()[0].session_id, kept.session_id);
     assert!(!processes_in(&workspace).is_empty());
     kill(harness);
     until("all it ran ends", || processes_in(&workspace).is_empty());
+}
+
+/// The limits of a runtime for sessions that nobody may want any more, its own
+/// and those of its user, do not end one that somebody renews.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_session_of_tools_goes_on_for_as_long_as_it_is_renewed() {
+    let daemon = Daemon::start_with(&[
+        ("TRL_SESSION_MAX_COMMANDS", "1"),
+        ("TRL_MAX_IDLE_SEC", "1"),
+        ("TRL_SESSION_TTL_SEC", "1"),
+    ]);
+    let target = Target::Socket(daemon.socket());
+    let exec = RuntimeExec::new(target, RuntimeExecSettings::default());
+    let workspace = Workspace::with_open_shell_in(Arc::new(exec));
+    for command in ["variable=kept", "mkdir inside", "cd inside"] {
+        workspace.ok("shell", json!({"command": command})).await;
+    }
+    // One without a lease, made later, is over by then.
+    let client = Client::socket(daemon.socket());
+    let other = client.create_session(&CreateParams::default()).await;
+    let other = other.unwrap().session_id;
+    let sessions = async || client.sessions().await.unwrap().sessions;
+    while sessions().await.iter().any(|it| it.session_id == other) {
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    let look = json!({"command": "echo $variable; pwd"});
+    let answer = workspace.ok("shell", look).await;
+    let inside = workspace.dir().join("inside");
+    assert_eq!(answer["stdout"], format!("kept\n{}\n", inside.display()));
+    assert_eq!(answer.get("note"), None, "{answer:#}");
+    workspace.store.close().await;
 }

@@ -28,6 +28,7 @@ mod lease;
 mod place;
 mod restart;
 mod same_task;
+mod silence;
 
 #[path = "../../../halter-tools/tests/it/jobs.rs"]
 mod jobs;

@@ -3,8 +3,9 @@
 //! `HALTER_TEST_PLACE` chooses which: `socket` (without it), `https` or
 //! `container`.
 
+use std::io::{Read as _, Write as _};
 use std::os::unix::fs::PermissionsExt as _;
-use std::os::unix::process::CommandExt as _;
+use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, LazyLock};
 use std::time::{Duration, Instant};
@@ -79,19 +80,65 @@ impl DaemonExec {
     }
 
     pub fn secure_daemon() -> Daemon {
+        Self::secure_daemon_with(&[])
+    }
+
+    pub fn secure_daemon_with(variables: &[(&str, &str)]) -> Daemon {
         let [certificate, key] = ["server.pem", "server.key"].map(fixture);
-        Daemon::start_with(&[
+        let own = [
             NUMBERS,
             ("TRL_TLS_CERT", certificate.to_str().unwrap()),
             ("TRL_TLS_KEY", key.to_str().unwrap()),
-        ])
+        ];
+        Daemon::start_with(&[&own, variables].concat())
     }
 
     /// Behind its socket, with another directory than ours at this path.
     pub fn with_other_files(directory: &Path) -> Self {
-        let mount = "mount -t tmpfs -o size=1m tmpfs \"$0\" && exec \"$@\"";
+        Self::with_files_made_by(directory, "true", RuntimeExecSettings::default(), &[])
+    }
+
+    /// The same with what a script makes in it, and variables of the daemon.
+    pub fn with_files_made_by(
+        directory: &Path,
+        script: &str,
+        settings: RuntimeExecSettings,
+        variables: &[(&str, &str)],
+    ) -> Self {
+        let script = format!(
+            "mount -t tmpfs -o size=1m tmpfs \"$0\" && cd \"$0\" && {{ {script}; }} && cd / && \
+             exec \"$@\""
+        );
         let own = directory.to_str().unwrap();
-        Self::start_by(&["unshare", "-m", "sh", "-c", mount, own])
+        let words = ["unshare", "-m", "sh", "-c", &script, own];
+        let daemon = Daemon::start_by(&words, &[&[NUMBERS], variables].concat());
+        let target = Target::Socket(daemon.socket());
+        Self {
+            exec: RuntimeExec::new(target.clone(), settings),
+            target,
+            daemon,
+        }
+    }
+
+    /// Behind HTTP with TLS, with copies of our files at this path.
+    pub fn secure_with_copies(directory: &Path) -> Self {
+        let script = "copy=$(mktemp -d) && cp -a \"$0/.\" \"$copy\" && \
+                      mount -t tmpfs -o size=4m tmpfs \"$0\" && cp -a \"$copy/.\" \"$0\" && \
+                      rm -rf \"$copy\" && exec \"$@\"";
+        let own = directory.to_str().unwrap();
+        let [certificate, key] = ["server.pem", "server.key"].map(fixture);
+        let variables = [
+            NUMBERS,
+            ("TRL_TLS_CERT", certificate.to_str().unwrap()),
+            ("TRL_TLS_KEY", key.to_str().unwrap()),
+        ];
+        let daemon = Daemon::start_by(&["unshare", "-m", "sh", "-c", script, own], &variables);
+        let target = secure_target(&daemon, TOKEN, "ca.pem");
+        Self {
+            exec: RuntimeExec::new(target.clone(), RuntimeExecSettings::default()),
+            target,
+            daemon,
+        }
     }
 
     /// On another machine, as it were: behind HTTP with TLS, with containers
@@ -151,8 +198,25 @@ impl DaemonExec {
     }
 }
 
+/// Whether this process can give another one a directory of its own.
+pub fn may_mount() -> bool {
+    let tried = std::process::Command::new("unshare")
+        .args(["-m", "mount", "-t", "tmpfs", "tmpfs", "/mnt"])
+        .output();
+    let may = tried.is_ok_and(|done| done.status.success());
+    if !may {
+        println!("skipped: needs mount namespaces");
+    }
+    may
+}
+
 /// A client that trusts this authority.
 pub fn secure_target(daemon: &Daemon, token: &str, authority: &str) -> Target {
+    secure_target_at(daemon.http().port(), token, authority)
+}
+
+/// The same of whatever listens at this port.
+pub fn secure_target_at(port: u16, token: &str, authority: &str) -> Target {
     let mut roots = rustls::RootCertStore::empty();
     let authority = CertificateDer::from_pem_file(fixture(authority)).unwrap();
     roots.add(authority).unwrap();
@@ -164,7 +228,7 @@ pub fn secure_target(daemon: &Daemon, token: &str, authority: &str) -> Target {
         .with_no_client_auth();
     Target::Remote(Box::new(RemoteTarget {
         host: "localhost".to_owned(),
-        port: daemon.http().port(),
+        port,
         token: Token::new(token).unwrap(),
         tls: Some(Arc::new(config)),
     }))
@@ -176,8 +240,8 @@ impl ExecBackend for DaemonExec {
         self.exec.open(spec)
     }
 
-    async fn check(&self, bounds: &SandboxBounds) -> anyhow::Result<Vec<String>> {
-        self.exec.check(bounds).await
+    async fn check(&self, directory: &Path, bounds: &SandboxBounds) -> anyhow::Result<Vec<String>> {
+        self.exec.check(directory, bounds).await
     }
 
     async fn files(&self, directory: &Path) -> anyhow::Result<Option<SessionFiles>> {
@@ -283,33 +347,48 @@ pub fn here() -> Arc<dyn ExecBackend> {
     }
 }
 
-/// Another user's program where a runtime is expected.
+/// Another user where a runtime is expected.
 #[derive(Debug)]
 pub struct Stranger {
     directory: tempfile::TempDir,
-    child: std::process::Child,
+    listening: std::thread::JoinHandle<Vec<u8>>,
 }
+
+/// What ends it.
+const LAST_WORD: &[u8] = b"that is all";
 
 impl Stranger {
     /// Listens, and notes what it is told; `None` where that cannot be.
-    pub async fn listen() -> Option<Self> {
-        if !rustix::process::geteuid().is_root() || !Path::new("/usr/bin/socat").exists() {
-            println!("skipped: needs root and socat");
-            return None;
-        }
+    pub fn listen() -> Option<Self> {
         let directory = tempfile::tempdir().unwrap();
         let open = std::fs::Permissions::from_mode(0o777);
         std::fs::set_permissions(directory.path(), open).unwrap();
-        let [socket, heard] = ["s", "heard"].map(|name| directory.path().join(name));
-        let child = std::process::Command::new("/usr/bin/socat")
-            .arg(format!("UNIX-LISTEN:{},fork", socket.display()))
-            .arg(format!("CREATE:{}", heard.display()))
-            .uid(65534)
-            .spawn()
-            .unwrap();
-        let stranger = Self { directory, child };
-        crate::support::eventually("it listens", || socket.exists()).await;
-        Some(stranger)
+        let socket = directory.path().join("s");
+        let (listens, ready) = std::sync::mpsc::channel();
+        let listening = std::thread::spawn(move || {
+            // Of this thread alone; whoever connects is told who has listened.
+            let other = rustix::process::Uid::from_raw(65534);
+            if rustix::thread::set_thread_res_uid(other, other, other).is_err() {
+                println!("skipped: needs the right to become another user");
+                return Vec::new();
+            }
+            let listener = UnixListener::bind(socket).unwrap();
+            listens.send(()).unwrap();
+            let mut heard = Vec::new();
+            for stream in listener.incoming() {
+                stream.unwrap().read_to_end(&mut heard).unwrap();
+                if heard.ends_with(LAST_WORD) {
+                    break;
+                }
+            }
+            heard.truncate(heard.len() - LAST_WORD.len());
+            heard
+        });
+        ready.recv().ok()?;
+        Some(Self {
+            directory,
+            listening,
+        })
     }
 
     pub fn target(&self) -> Target {
@@ -317,10 +396,12 @@ impl Stranger {
     }
 
     /// What it was told until now, when it ends.
-    pub fn heard(mut self) -> Vec<u8> {
-        self.child.kill().unwrap();
-        self.child.wait().unwrap();
-        std::fs::read(self.directory.path().join("heard")).unwrap_or_default()
+    pub fn heard(self) -> Vec<u8> {
+        // Connections are served one after the other.
+        let mut last = UnixStream::connect(self.directory.path().join("s")).unwrap();
+        last.write_all(LAST_WORD).unwrap();
+        drop(last);
+        self.listening.join().unwrap()
     }
 }
 

@@ -6,6 +6,7 @@ use crate::limits::LISTED_SESSIONS;
 use crate::view::call_summary;
 use async_trait::async_trait;
 use futures::StreamExt;
+use futures::stream::BoxStream;
 use halter::{Halter, HalterError, HalterSession, SessionInit};
 use halter_mcp::server::{
     HostLink, ListedSession, ServeError, ServedAgent, SessionsPage, SessionsRequest, TaskReport,
@@ -18,6 +19,7 @@ use halter_session::PageRequest;
 use serde_json::Value;
 use std::sync::Arc;
 use std::time::Duration;
+use tokio::sync::watch;
 
 /// A harness that works for hosts.
 pub struct HarnessAgent {
@@ -107,9 +109,26 @@ impl ServedAgent for HarnessAgent {
 
     fn tools(&self) -> Vec<ToolSpec> {
         match &self.own_tools {
-            Some(_) => self.harness.tools().to_vec(),
+            Some(_) => {
+                let mut tools = self.harness.tools().to_vec();
+                let late = self.harness.late_tools().map(|late| late.current());
+                let late = late.iter().flat_map(|late| late.tools());
+                tools.extend(late.map(|(_, tool)| tool.spec()));
+                tools
+            }
             None => Vec::new(),
         }
+    }
+
+    fn tool_changes(&self) -> BoxStream<'static, ()> {
+        let Some(late) = self.harness.late_tools() else {
+            return futures::stream::pending().boxed();
+        };
+        let changes = late.subscribe();
+        let next = |mut changes: watch::Receiver<_>| async move {
+            changes.changed().await.ok().map(|()| ((), changes))
+        };
+        futures::stream::unfold(changes, next).boxed()
     }
 
     async fn call_tool(

@@ -1,5 +1,6 @@
 //! Servers written into and taken out of a configuration file.
 
+use super::login;
 use crate::args::{JsonArg, McpAddArgs, TransportArg};
 use crate::context::Context;
 use crate::exit::Exit;
@@ -29,8 +30,8 @@ pub fn add(context: &mut Context, arguments: &McpAddArgs) -> Result<Exit, Failur
     Ok(Exit::Success)
 }
 
-/// Takes a server out of a file.
-pub fn remove(
+/// Takes a server out of a file, and forgets its tokens if no other file has it.
+pub async fn remove(
     context: &mut Context,
     name: &str,
     from: Option<&Path>,
@@ -39,17 +40,27 @@ pub fn remove(
     context.errors_in_data = arguments.json;
     let file = file(context, from)?;
     let shown = file.display().to_string();
+    let known = login::known(context, name).await;
     if !remove_mcp_server(&file, name)? {
         return Err(usage(
             format!("{shown} has no MCP server `{name}`"),
             "`halter mcp list` shows all; name the file of this one with --file",
         ));
     }
-    match arguments.json {
-        true => context
+    let logged_out = match known {
+        Some(settings) if login::known(context, name).await.is_none() => {
+            login::forget(&settings).await?
+        }
+        _ => false,
+    };
+    match (arguments.json, logged_out) {
+        (true, logged_out) => context.data.json(
+            &json!({"name": name, "file": shown, "removed": true, "logged_out": logged_out}),
+        )?,
+        (false, true) => context
             .data
-            .json(&json!({"name": name, "file": shown, "removed": true}))?,
-        false => context.data.line(&format!("took {name} out of {shown}"))?,
+            .line(&format!("took {name} out of {shown} and logged out of it"))?,
+        (false, false) => context.data.line(&format!("took {name} out of {shown}"))?,
     }
     Ok(Exit::Success)
 }

@@ -101,6 +101,24 @@ pub async fn logout(
     Ok(Exit::Success)
 }
 
+/// Forgets the tokens of a server that is in no file any more; whether there
+/// were any.
+pub(super) async fn forget(server: &ServerSettings) -> Result<bool, Failure> {
+    match auth::logout(server).await {
+        Err(LoginError::Program(_) | LoginError::NoStore(_)) => Ok(false),
+        forgotten => forgotten.map_err(failure),
+    }
+}
+
+/// The settings of a server, if a file that can be read has it.
+pub(super) async fn known(context: &Context, name: &str) -> Option<ServerSettings> {
+    let loaded = harness::load_silently(context).await.ok()?;
+    let described = harness::described_servers(context, &loaded).await.ok()?;
+    let name = probe::known_as(name);
+    let server = described.servers.iter().find(|it| it.name == name)?;
+    mcp_server_settings(&loaded.config.config, &context.environment, server).ok()
+}
+
 async fn named(
     context: &Context,
     name: &str,
@@ -110,7 +128,8 @@ async fn named(
     for problem in &described.problems {
         context.messages.warning(&with_hint(problem));
     }
-    let server = described.servers.iter().find(|it| it.name == name);
+    let known = probe::known_as(name);
+    let server = described.servers.iter().find(|it| it.name == known);
     let Some(server) = server else {
         return Err(probe::unknown(&described, name));
     };

@@ -25,12 +25,12 @@ pub async fn mcp(context: &mut Context, command: McpCommand) -> Result<Exit, Fai
         McpCommand::Serve(arguments) => serve::serve(context, arguments).await,
         McpCommand::List(json) => list(context, json).await,
         McpCommand::Test { names, json } => probe::test(context, &names, json).await,
-        McpCommand::Tools { name, json } => probe::tools(context, &name, json).await,
+        McpCommand::Tools { name, json } => probe::tools(context, name, json).await,
         McpCommand::Login { name, scope, json } => login::login(context, &name, scope, json).await,
         McpCommand::Logout { name, json } => login::logout(context, &name, json).await,
         McpCommand::Add(arguments) => edit::add(context, &arguments),
         McpCommand::Remove { name, file, json } => {
-            edit::remove(context, &name, file.as_deref(), json)
+            edit::remove(context, &name, file.as_deref(), json).await
         }
     }
 }

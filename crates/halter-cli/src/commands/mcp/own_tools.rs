@@ -7,7 +7,8 @@ use halter::providers::{FakeProvider, Reply};
 use halter::{HalterSession, SessionInit};
 use halter_mcp::server::{HostLink, ServeError};
 use halter_protocol::{
-    Message, ModelId, Prices, SessionEventPayload, ToolError, ToolResult, Turn, TurnId,
+    Message, ModelId, Prices, SessionEventPayload, ToolError, ToolErrorCode, ToolResult, Turn,
+    TurnId,
 };
 use halter_providers::Provider;
 use serde_json::Value;
@@ -38,9 +39,13 @@ impl OwnTools {
         let calls = Calls::default();
         let waiting = calls.clone();
         let provider = FakeProvider::from_fn(move |request| {
-            // Summaries are asked for under the same turn.
+            // Summaries are asked for under the same turn. What is said of tools
+            // that joined stands behind the turn's own message.
             let last = request.messages.iter_newest_first().next();
-            let begins = matches!(last.map(Arc::as_ref), Some(Message::User(_)));
+            let begins = matches!(
+                last.map(Arc::as_ref),
+                Some(Message::User(_) | Message::System(_))
+            );
             let begins = begins && !request.tools.is_empty();
             let call = begins.then(|| lock(&waiting).remove(&request.turn_id));
             match call.flatten() {
@@ -84,10 +89,29 @@ impl OwnTools {
         };
         let session = self.session(agent).await?;
         let _served = agent.approvals.serve(session.session_id(), &host);
+        let first = self.make(session, name, &arguments, &host).await?;
+        match &first {
+            // The refusal has loaded the tool, which hosts do not load themselves.
+            Err(error) if error.code == ToolErrorCode::NotLoaded => {
+                self.make(session, name, &arguments, &host).await
+            }
+            _ => Ok(first),
+        }
+    }
+
+    /// One turn, in which the call is made.
+    async fn make(
+        &self,
+        session: &HalterSession,
+        name: &str,
+        arguments: &Value,
+        host: &HostLink,
+    ) -> Result<Result<Arc<ToolResult>, ToolError>, ServeError> {
         let turn = Turn::user(format!("The host calls {name}."));
         let turn_id = turn.id.clone();
-        lock(&self.calls).insert(turn_id.clone(), (name.to_owned(), arguments));
-        let outcome = outcome(session, turn, &turn_id, &host).await;
+        let call = (name.to_owned(), arguments.clone());
+        lock(&self.calls).insert(turn_id.clone(), call);
+        let outcome = outcome(session, turn, &turn_id, host).await;
         lock(&self.calls).remove(&turn_id);
         outcome
     }

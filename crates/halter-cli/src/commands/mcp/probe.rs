@@ -9,6 +9,7 @@ use crate::harness::{self, Loaded};
 use crate::terminal::{columns, fitted};
 use halter::{DescribedServers, HalterError, ProbedServer, probe_mcp_servers};
 use halter_mcp::{ServerState, ServerStatus};
+use halter_protocol::public_tools::public_server_name;
 use serde_json::{Value, json};
 
 /// Says how servers are.
@@ -40,25 +41,46 @@ pub async fn test(
     }
 }
 
-/// Lists the tools of a server.
-pub async fn tools(context: &mut Context, name: &str, arguments: JsonArg) -> Result<Exit, Failure> {
+/// Lists the tools of a server, or of all. Those that cannot be used keep
+/// nobody from the tools of the others.
+pub async fn tools(
+    context: &mut Context,
+    name: Option<String>,
+    arguments: JsonArg,
+) -> Result<Exit, Failure> {
     context.errors_in_data = arguments.json;
     let loaded = harness::load(context).await?;
-    let probed = wanted(context, &loaded, &[name.to_owned()]).await?;
-    let Some(server) = probed.first() else {
-        return Ok(Exit::Failed);
-    };
-    if let Some(problem) = problem(server) {
+    let names: Vec<String> = name.into_iter().collect();
+    let probed = wanted(context, &loaded, &names).await?;
+    if let ([server], [_]) = (probed.as_slice(), names.as_slice())
+        && let Some(problem) = problem(server)
+    {
         return Err(problem.into());
     }
-    let Ok(status) = &server.status else {
-        return Ok(Exit::Success);
-    };
-    for problem in &status.problems {
-        context.messages.warning(problem);
+    let mut tools = Vec::new();
+    let mut exit = Ok(Exit::Success);
+    for server in &probed {
+        match (problem(server), &server.status) {
+            (None, Ok(status)) => {
+                for problem in &status.problems {
+                    let told = match names.is_empty() {
+                        true => format!("MCP server `{}`: {problem}", server.name),
+                        false => problem.clone(),
+                    };
+                    context.messages.warning(&told);
+                }
+                tools.extend(&status.tools);
+            }
+            (problem, _) => {
+                if let Some(problem) = problem {
+                    context.messages.warning(&with_hint(&problem));
+                }
+                exit = Err(Failure::Told(Exit::Failed));
+            }
+        }
     }
     if arguments.json {
-        let tools = status.tools.iter().map(|tool| {
+        let tools = tools.iter().map(|tool| {
             let mut shown = json!(tool.spec);
             if let Some(fields) = shown.as_object_mut() {
                 fields.insert("own_name".to_owned(), json!(tool.own_name));
@@ -68,21 +90,18 @@ pub async fn tools(context: &mut Context, name: &str, arguments: JsonArg) -> Res
             shown
         });
         context.data.json(&tools.collect::<Vec<Value>>())?;
-        return Ok(Exit::Success);
+        return exit;
     }
-    let names = status
-        .tools
-        .iter()
-        .map(|tool| tool.spec.name.as_str().len());
+    let names = tools.iter().map(|tool| tool.spec.name.as_str().len());
     let width = names.max().unwrap_or(0);
     let columns = context.data.is_terminal().then(columns);
-    for tool in &status.tools {
+    for tool in &tools {
         let about = tool.spec.description.lines().next().unwrap_or_default();
         let line = format!("{:<width$}  {about}", tool.spec.name.as_str());
         let line = fitted(&line, columns.unwrap_or(usize::MAX));
         context.data.line(&line)?;
     }
-    Ok(Exit::Success)
+    exit
 }
 
 async fn wanted(
@@ -94,12 +113,18 @@ async fn wanted(
     for problem in &described.problems {
         context.messages.warning(&with_hint(problem));
     }
+    let names: Vec<String> = names.iter().map(|name| known_as(name)).collect();
     let is_known = |name: &String| described.servers.iter().any(|it| it.name == *name);
     if let Some(name) = names.iter().find(|name| !is_known(name)) {
         return Err(unknown(&described, name));
     }
     let config = &loaded.config.config;
-    Ok(probe_mcp_servers(config, &context.environment, &described, names).await?)
+    Ok(probe_mcp_servers(config, &context.environment, &described, &names).await?)
+}
+
+/// The name that a server has here, by what its file calls it.
+pub(super) fn known_as(name: &str) -> String {
+    public_server_name(name).into_owned()
 }
 
 pub(super) fn unknown(described: &DescribedServers, name: &str) -> Failure {

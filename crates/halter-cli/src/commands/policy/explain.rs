@@ -1,6 +1,8 @@
 //! `halter policy explain`: the whole way of one call, without running it.
 
 use crate::args::ExplainArgs;
+use crate::commands::exec_place::elsewhere;
+use crate::commands::sandbox::{plan_of, status};
 use crate::context::Context;
 use crate::exit::Exit;
 use crate::failure::{Failure, usage};
@@ -29,17 +31,20 @@ pub async fn explain(context: &mut Context, arguments: ExplainArgs) -> Result<Ex
     let harness = policy_harness(context, &loaded).await?;
     let call = call(&arguments.tool, input);
     let explanation = harness.explain_call(&call, &directory(context)?)?;
-    let plan = harness.sandbox_plan(&directory(context)?)?;
-    let sandbox = tokio::task::spawn_blocking(move || plan.status());
-    let sandbox = sandbox.await.map_err(std::io::Error::other)?;
-    let sandbox = in_a_word(&sandbox);
+    let sandbox = match elsewhere(&loaded) {
+        Some(place) => format!("that of {place}, not of this machine"),
+        None => {
+            let plan = plan_of(context, &harness).await?;
+            in_a_word(&status(plan).await?).to_owned()
+        }
+    };
     let mode_origin = loaded.config.origin("permissions.mode");
     match arguments.json.json {
         true => context
             .data
-            .json(&as_json(&call, &explanation, &mode_origin, sandbox))?,
+            .json(&as_json(&call, &explanation, &mode_origin, &sandbox))?,
         false => {
-            for line in as_lines(&call, &explanation, &mode_origin, sandbox) {
+            for line in as_lines(&call, &explanation, &mode_origin, &sandbox) {
                 context.data.line(&line)?;
             }
         }

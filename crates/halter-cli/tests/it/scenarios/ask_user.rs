@@ -77,7 +77,7 @@ fn unattended(stage: &Stage) {
         .find(|line| line.starts_with("ask_user"));
     let line = line.unwrap();
     assert!(
-        line.contains("[unavailable: nobody can be asked here]"),
+        line.contains("[unavailable: nobody can be asked here; decide yourself"),
         "{line}"
     );
     let called = stage.place.halter([
@@ -86,5 +86,8 @@ fn unattended(stage: &Stage) {
         "ask_user",
         r#"{"questions":[{"question":"Which?"}]}"#,
     ]);
-    assert_eq!(called.expect(1).json()["error"]["code"], "unknown_tool");
+    let error = &called.expect(1).json()["error"];
+    assert_eq!(error["code"], "unknown_tool");
+    let message = error["message"].as_str().unwrap();
+    assert!(message.contains("nobody can be asked here"), "{message}");
 }

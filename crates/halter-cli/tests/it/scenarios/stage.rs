@@ -291,7 +291,7 @@ fn without_marks(value: &mut Value) {
 
 /// What a run of the binary told.
 pub struct Played {
-    ran: Ran,
+    pub ran: Ran,
     pub events: Vec<Value>,
 }
 

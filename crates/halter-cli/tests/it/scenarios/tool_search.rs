@@ -46,10 +46,10 @@ pub fn tool_search(stage: &Stage) {
         let bodies = &bodies[bodies.len() - 3..];
         assert!(!sent(&bodies[0]).contains(&"task"), "{}", bodies[0]);
         let is_native = !way.is_empty() && matches!(stage.provider(), "anthropic" | "openai");
+        let carries = sent(&bodies[0]).contains(&"call_tool");
+        assert_eq!(carries, !is_native, "{}", bodies[0]);
         for body in &bodies[1..] {
-            let first = sent(&bodies[0]);
-            assert!(sent(body).starts_with(&first), "{body}");
-            assert_eq!(sent(body).len() > first.len(), !is_native, "{body}");
+            assert_eq!(sent(body), sent(&bodies[0]), "{body}");
             let text = body.to_string();
             let native =
                 text.contains("\"tool_reference\"") || text.contains("\"additional_tools\"");
@@ -79,11 +79,11 @@ pub fn tool_search_skipped(stage: &Stage) {
     }
 }
 
-/// The most bytes of the first request.
-const FIRST_REQUEST: usize = 8 * 1024;
+/// The most bytes of the first request, with room for a longer directory.
+const FIRST_REQUEST: usize = 8 * 1024 - 200;
 
-/// Settings under which every tool is of use: those of the web, and those of a
-/// language server, which a plugin brings.
+/// Settings under which every tool is of use: those of the web, those of a
+/// language server, which a plugin brings, and the one for skills.
 fn all_tools(stage: &Stage) -> String {
     let plugin = stage.place.root().join("plugins/demo");
     std::fs::create_dir_all(plugin.join(".claude-plugin")).unwrap();
@@ -91,37 +91,60 @@ fn all_tools(stage: &Stage) -> String {
     write(".claude-plugin/plugin.json", r#"{"name": "demo"}"#);
     let server = r#"{"x": {"command": "/bin/true", "extensionToLanguage": {".x": "x"}}}"#;
     write(".lsp.json", server);
+    let skill = "---\nname: greet\ndescription: How to greet.\n---\nSay hello.\n";
+    std::fs::create_dir_all(plugin.join("skills/greet")).unwrap();
+    write("skills/greet/SKILL.md", skill);
     let roots = stage.place.root().join("plugins");
     format!(
         "[resources.plugins]\nroots = [{:?}]\n\
          [policy.network]\nenabled = true\nallowed_hosts = [\"*\"]\n\
-         [tools.web_search]\nprovider = \"searxng\"\nurl = \"http://127.0.0.1:1\"\n",
+         [tools.web_search]\nprovider = \"searxng\"\nurl = \"http://127.0.0.1:1\"\n\
+         [browser]\ncdp_url = \"ws://127.0.0.1:1\"\n",
         roots.to_str().unwrap()
     )
 }
 
-/// The first request with all tools, as the service got it, in bytes.
+/// The first request with all tools, as the service got it, in bytes. What the
+/// service leaves out until it is searched for is not counted.
 pub fn first_request_is_small(stage: &Stage) {
-    stage.configure(&all_tools(stage));
-    // Somebody can be asked.
-    let input = ["--approvals", "stdin"];
-    stage.play_with("streaming_text", &input).completed();
-    let bodies = stage.bodies();
-    let bytes = |value: &Value| serde_json::to_vec(value).unwrap().len();
-    let tools = bytes(&bodies[0]["tools"]);
-    let whole = bytes(&bodies[0]);
-    let text = bodies[0].to_string();
-    for deferred in [
-        "web_search",
-        "browser",
-        "ask_user",
-        "diagnostics",
-        "references",
-    ] {
-        let told = text.contains(&format!("\\n{deferred}: "));
-        assert!(told, "{deferred} is not told of: {text}");
-        assert!(!sent(&bodies[0]).contains(&deferred), "{text}");
+    for way in WAYS {
+        stage.configure(&format!("{way}{}", all_tools(stage)));
+        // Somebody can be asked.
+        let input = ["--approvals", "stdin"];
+        stage.play_with("streaming_text", &input).completed();
+        let bodies = stage.bodies();
+        let mut body = bodies.last().unwrap().clone();
+        let tools = body["tools"].as_array_mut().unwrap();
+        tools.retain(|tool| tool.get("defer_loading").is_none());
+        let bytes = |value: &Value| serde_json::to_vec(value).unwrap().len();
+        let (tools, whole) = (bytes(&body["tools"]), bytes(&body));
+        let mut eager = vec![
+            "read",
+            "glob",
+            "grep",
+            "write",
+            "edit",
+            "shell",
+            "tool_search",
+        ];
+        if way.is_empty() || !matches!(stage.provider(), "anthropic" | "openai") {
+            eager.push("call_tool");
+        }
+        assert_eq!(sent(&body), eager);
+        let text = body.to_string();
+        for deferred in [
+            "skill",
+            "web_search",
+            "browser",
+            "ask_user",
+            "diagnostics",
+            "references",
+        ] {
+            let told = text.contains(&format!("\\n{deferred}: "));
+            assert!(told, "{deferred} is not told of: {text}");
+        }
+        assert!(text.contains("load it with the `skill` tool"), "{text}");
+        assert!(tools <= 12 * 1024, "{tools} bytes of tools");
+        assert!(whole <= FIRST_REQUEST, "{whole} bytes, {tools} of tools");
     }
-    assert!(tools <= 12 * 1024, "{tools} bytes of tools");
-    assert!(whole <= FIRST_REQUEST, "{whole} bytes, {tools} of tools");
 }

@@ -8,8 +8,10 @@
 
 use std::ffi::c_int;
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::ptr;
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::thread;
 
 use super::cgroup::open_procs;
 use super::child::{RawLimit, RawPlan};
@@ -17,6 +19,7 @@ use super::clone_call::{AllSignalsBlocked, Born, clone_legacy, clone3};
 use super::pidfd::PidFd;
 use super::stack::ChildStack;
 use crate::launch::{LaunchFailure, LaunchStep, Launched};
+use crate::limits::BIRTH_WAIT;
 use crate::sys::child_plan::{null_terminated, resource_number};
 use crate::sys::{ChildPlan, SoftAndHard, limits_of_child};
 
@@ -73,7 +76,11 @@ fn spawn_by(
         failed_entry: 0,
         failed_errno: 0,
     };
-    let Born { pid, handle } = clone(&mut raw, plan.cgroup.as_ref())?;
+    let birth = || clone(&mut raw, plan.cgroup.as_ref());
+    let Born { pid, handle } = match plan.namespaces {
+        Some((first, _)) => bounded(first, birth)?,
+        None => birth()?,
+    };
     let mut handle = PidFd::from(handle);
     let mut pid = pid;
     if plan.namespaces.is_some() {
@@ -96,6 +103,30 @@ fn spawn_by(
             Err(LaunchFailure::of(step, raw.failed_entry, &error))
         }
     }
+}
+
+/// Waits for a birth in name spaces. Whoever lives there may stop the child
+/// before it executes its program; then all that is inside is ended, the child
+/// with it.
+fn bounded(
+    first: BorrowedFd<'_>,
+    birth: impl FnOnce() -> Result<Born, LaunchFailure>,
+) -> Result<Born, LaunchFailure> {
+    let (born, waits) = mpsc::channel::<()>();
+    let watch = move || {
+        if waits.recv_timeout(BIRTH_WAIT) == Err(RecvTimeoutError::Timeout) {
+            tracing::warn!("a process in a sandbox was stopped at its start: the sandbox is ended");
+            let _ = rustix::process::pidfd_send_signal(first, rustix::process::Signal::KILL);
+        }
+    };
+    thread::scope(|scope| {
+        thread::Builder::new()
+            .spawn_scoped(scope, watch)
+            .map_err(|error| LaunchFailure::of(LaunchStep::Clone, 0, &error))?;
+        let child = birth();
+        drop(born);
+        child
+    })
 }
 
 fn clone_child(raw: &mut RawPlan, cgroup: Option<&OwnedFd>) -> Result<Born, LaunchFailure> {
@@ -150,7 +181,6 @@ mod tests {
     use super::*;
     use std::fs::File;
     use std::io::Read;
-    use std::os::fd::BorrowedFd;
 
     fn echo(stdout: BorrowedFd<'_>) -> ChildPlan<'_> {
         ChildPlan {

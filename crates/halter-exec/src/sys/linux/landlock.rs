@@ -95,6 +95,14 @@ pub(crate) fn execute_ruleset(
     fd.ok_or(LaunchFailure::new(LaunchStep::FileRules, libc::ENOSYS))
 }
 
+/// Whether the kernel knows how to keep abstract sockets and signals inside.
+pub(crate) fn landlock_scopes() -> bool {
+    let ruleset = Ruleset::default()
+        .set_compatibility(CompatLevel::HardRequirement)
+        .scope(Scope::AbstractUnixSocket | Scope::Signal);
+    ruleset.and_then(Ruleset::create).is_ok()
+}
+
 fn empty_ruleset() -> Result<RulesetCreated, RulesetError> {
     Ruleset::default()
         .set_compatibility(CompatLevel::HardRequirement)

@@ -24,12 +24,12 @@ pub use cgroup::Cgroup;
 pub(crate) use cgroup::{numbered_name, open_cgroup, open_limit_group};
 pub(crate) use clone::spawn;
 pub(crate) use handover::{Handover, fill_random, make_fifo_in, pipe, pipe_capacity, widen_pipe};
-pub(crate) use landlock::{execute_ruleset, file_ruleset, open_place};
+pub(crate) use landlock::{execute_ruleset, file_ruleset, landlock_scopes, open_place};
 pub(crate) use levels::{
     chroot_mechanism, file_rules_mechanism, privileges_mechanism, tree_mechanism,
 };
 pub(crate) use limit_groups::LimitGroups;
-pub(crate) use namespaces::Namespaces;
+pub(crate) use namespaces::{Namespaces, make_placeholder, mount_missing, remove_placeholder};
 pub use own_group::OwnGroup;
 pub use pid_namespace::PidNamespace;
 pub use pidfd::PidFd;

@@ -10,8 +10,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use crate::launch::{LaunchFailure, LaunchStep, SystemCalls};
-use crate::sandbox::{Containment, FileRule, MissingRung};
-use crate::sys::Signal;
+use crate::sandbox::{Containment, FileRule, KeptMount, MissingRung};
+use crate::sys::{PidFd, Signal};
 
 /// A control group. This system has none: [`own`](Self::own),
 /// [`create`](Self::create) and [`open`](Self::open) are errors.
@@ -174,9 +174,39 @@ impl Namespaces {
         match self.0 {}
     }
 
+    pub(crate) fn protect_more(&self, _: &[PathBuf]) {
+        match self.0 {}
+    }
+
+    pub(crate) fn cover_again(&self) -> Result<Vec<PathBuf>, MissingRung> {
+        match self.0 {}
+    }
+
     pub(crate) fn listener(&self) -> Option<&TcpListener> {
         match self.0 {}
     }
+}
+
+/// # Errors
+/// Always, on this system.
+pub(crate) fn mount_missing(
+    _: &PidFd,
+    _: i32,
+    _: &[KeptMount],
+) -> Result<Vec<PathBuf>, MissingRung> {
+    Err(MissingRung::new("this system has no name spaces"))
+}
+
+/// # Errors
+/// Always, on this system: it has no containers.
+pub(crate) fn make_placeholder(_: &Path) -> io::Result<()> {
+    Err(io::ErrorKind::Unsupported.into())
+}
+
+/// # Errors
+/// Always, on this system.
+pub(crate) fn remove_placeholder(_: &Path) -> io::Result<()> {
+    Err(io::ErrorKind::Unsupported.into())
 }
 
 /// A filter of system calls. This system has none.
@@ -216,6 +246,10 @@ pub(crate) fn file_ruleset(
 
 pub(crate) fn execute_ruleset(_: Option<&[PathBuf]>, _: bool) -> Result<OwnedFd, LaunchFailure> {
     Err(unsupported(LaunchStep::FileRules))
+}
+
+pub(crate) fn landlock_scopes() -> bool {
+    false
 }
 
 /// The place itself. Links inside another root lead where they lead from

@@ -17,8 +17,9 @@ pub(crate) mod process_table;
 pub use absent::{Cgroup, OwnGroup, PidNamespace};
 pub(crate) use absent::{
     Namespaces, SystemCallFilter, chroot_mechanism, execute_ruleset, file_rules_mechanism,
-    file_ruleset, numbered_name, open_cgroup, open_limit_group, open_place, privileges_mechanism,
-    system_call_filters, tree_mechanism,
+    file_ruleset, landlock_scopes, make_placeholder, mount_missing, numbered_name, open_cgroup,
+    open_limit_group, open_place, privileges_mechanism, remove_placeholder, system_call_filters,
+    tree_mechanism,
 };
 pub(crate) use bytes::{
     memory_file, open_terminal, punch_hole, read_cached, send_file, splice, splice_terminal,

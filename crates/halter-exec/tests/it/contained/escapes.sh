@@ -1,7 +1,9 @@
 # Attempts to get out of containment, one per line: a name, a tab, a script.
 # An attempt that works prints ESCAPED. $WORK may be written to; $OUT may not,
 # $OUT/secret is hidden, $WORK/.git/config and .git/hooks are protected, as are
-# .absent/file and .editor, which are not there. `call N args` makes a system call, which must be
+# .absent/file, .agents, .devcontainer and .editor, which are not there, and what else git runs programs
+# from, of which .git/commondir is not there. The addresses outside are those of
+# the test's own network. `call N args` makes a system call, which must be
 # refused as such: that it fails because of its arguments is not enough.
 write-beside-the-workspace	echo x > $OUT/new && echo ESCAPED
 write-an-existing-file	echo x >> $OUT/file && echo ESCAPED
@@ -45,8 +47,23 @@ move-git-away	mv $WORK/.git $WORK/.git2 && echo x >> $WORK/.git2/config && echo 
 add-hook	mkdir -p $WORK/.git/hooks && echo x > $WORK/.git/hooks/pre-commit && echo ESCAPED
 remove-hooks	rmdir $WORK/.git/hooks && echo ESCAPED
 replace-hooks-by-link	rm -rf $WORK/.git/hooks; ln -sfn /tmp $WORK/.git/hooks && [ -L $WORK/.git/hooks ] && echo ESCAPED
+make-commondir	mkdir -p $WORK/evil && echo ../evil > $WORK/.git/commondir && echo ESCAPED
+replace-commondir	echo ../evil > $WORK/c && mv -f $WORK/c $WORK/.git/commondir && echo ESCAPED
+remove-commondir	rm -f $WORK/.git/commondir && echo ESCAPED
+make-worktree-config	echo x > $WORK/.git/config.worktree && echo ESCAPED
+change-submodule-config	echo x >> $WORK/.git/modules/m/config && echo ESCAPED
+add-submodule-hook	mkdir -p $WORK/.git/modules/m/hooks && echo x > $WORK/.git/modules/m/hooks/post-checkout && echo ESCAPED
+move-submodule-away	mv $WORK/.git/modules $WORK/.git/n && echo ESCAPED
+redirect-linked-work-tree	echo $WORK/evil > $WORK/.git/worktrees/w/commondir && echo ESCAPED
+apply-a-hook	printf -- "$HOOK_PATCH" | git apply --unsafe-paths --directory=$WORK/.git; [ -e $WORK/.git/hooks/post-checkout ] && echo ESCAPED
+apply-to-home	cd /; printf -- "$HOOK_PATCH" | git apply --unsafe-paths --directory=$HOME; [ -e $HOME/hooks ] && echo ESCAPED
+search-for-keys	{ rg -uuu -a s3cret $OUT || grep -ra s3cret $OUT; } && echo ESCAPED
+search-environments	{ rg -a HALTER_TEST_OWN_NETWORK /proc/[0-9]*/environ || grep -a HALTER_TEST_OWN_NETWORK /proc/[0-9]*/environ; } && echo ESCAPED
+ask-a-git-server	git ls-remote git://192.0.2.1/x && echo ESCAPED
 make-absent-file	mkdir -p $WORK/.absent && echo x > $WORK/.absent/file && echo ESCAPED
 make-absent-directory	mkdir -p $WORK/.editor && echo x > $WORK/.editor/settings && echo ESCAPED
+make-absent-skill	mkdir -p $WORK/.agents/skills/x && echo x > $WORK/.agents/skills/x/SKILL.md && echo ESCAPED
+link-in-place-of-absent	mkdir $WORK/d && ln -sT $WORK/d $WORK/.devcontainer && echo ESCAPED
 move-onto-absent	mkdir $WORK/e && mv -T $WORK/e $WORK/.editor && echo ESCAPED
 ptrace-parent	call 101 16 $OUTER_PID 0 0
 ptrace-first	call 101 16 1 0 0
@@ -55,7 +72,7 @@ trace-a-child	sleep 9 & call 101 16 $! 0 0; kill $!
 write-memory-of-first	exec 3<>/proc/1/mem && echo ESCAPED
 see-outer-process	kill -0 $OUTER_PID && echo ESCAPED
 read-outer-environment	cat /proc/$OUTER_PID/environ && echo ESCAPED
-kill-first	kill -9 1; sleep 0.05; kill -0 1 || echo ESCAPED
+kill-first	kill -9 1; sleep 0.05; [ -d /proc/1 ] || echo ESCAPED
 take-a-descriptor	call 438 3 0 0
 unshare-user	unshare --user true && echo ESCAPED
 unshare-mounts	unshare --mount true && echo ESCAPED

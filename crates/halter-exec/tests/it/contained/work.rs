@@ -53,7 +53,7 @@ async fn a_shell_and_what_it_starts_share_one_sandbox_over_restarts() {
     ] {
         let mut command = ShellCommand::new(text);
         command.stdin = halter_exec::Stdin::Bytes("given\n".into());
-        command.deadline = Some(Duration::from_secs(60));
+        command.deadline = Some(Duration::from_secs(600));
         let cancel = CancellationToken::new();
         let done = shell.run(command, &cancel, &()).await.unwrap();
         said += &done.stdout.to_text();

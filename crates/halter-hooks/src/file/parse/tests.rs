@@ -62,13 +62,30 @@ fn a_settings_file_loads_as_it_is() {
 #[test]
 fn the_events_may_stand_alone() {
     let events = json!({"Stop": [{"hooks": [{"type": "command", "command": "x"}]}]});
-    let parsed = parse_value(&events, &HookOrigin::project("SKILL.md"));
+    let parsed = parse_value(&events, &HookOrigin::project("SKILL.md", "/p"));
     assert_eq!((parsed.hooks.len(), parsed.warnings.len()), (1, 0));
     let nothing = parse_value(
         &json!({"permissions": {}}),
         &HookOrigin::user("settings.json"),
     );
     assert_eq!((nothing.hooks.len(), nothing.warnings.len()), (0, 0));
+}
+
+#[test]
+fn a_matcher_for_what_never_comes_is_told_of() {
+    let group = |matcher: &str| json!([{"matcher": matcher, "hooks": [{"type": "command", "command": "x"}]}]);
+    for (event, matcher, told) in [
+        ("SessionStart", "startup|resume|compact", 0),
+        ("SessionStart", "startup|clear", 1),
+        ("SessionStart", "clear|fork", 2),
+        ("SessionStart", "sta.*", 0),
+        ("PreCompact", "manual|auto", 0),
+        ("PreToolUse", "Anything", 0),
+    ] {
+        let parsed = parse_value(&json!({event: group(matcher)}), &HookOrigin::user("h"));
+        assert_eq!(parsed.hooks.len(), 1);
+        assert_eq!(parsed.warnings.len(), told, "{event} {matcher}");
+    }
 }
 
 #[test]

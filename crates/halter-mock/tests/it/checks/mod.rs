@@ -152,6 +152,51 @@ async fn a_tool_that_was_never_sent_is_not_called_on_any_wire() {
 }
 
 #[tokio::test]
+async fn a_tool_that_a_result_describes_is_called_through_the_tool_for_that() {
+    let mut options = ServeOptions::default();
+    let carried = r#"
+        [scenarios.carried]
+        description = "Carries a call."
+        steps = [{ parts = [{ type = "call", tool = "call_tool", input = { name = "task" } }] }]
+    "#;
+    options.scenarios.add_toml(carried).unwrap();
+    let service = serve(options).await.unwrap();
+    let schema = json!({"type": "object", "properties": {}});
+    let ask = |scenario: &str, carrier: &str, told: &str| {
+        let function = |name: &str| json!({"type": "function", "function": {"name": name, "parameters": schema}});
+        Talk::new(MockWire::Chat, scenario).with(|body| {
+            body["tools"] = json!([function("tool_search"), function(carrier)]);
+            let user = body["messages"][0].clone();
+            let call = json!({"id": "call_1", "type": "function", "function": {"name": "tool_search", "arguments": "{}"}});
+            body["messages"] = json!([
+                user,
+                {"role": "assistant", "content": "", "tool_calls": [call]},
+                {"role": "tool", "tool_call_id": "call_1", "content": told},
+            ]);
+        })
+    };
+    let described = format!(
+        "Loaded.\n{}",
+        json!({"name": "task", "description": "Tasks.", "parameters": schema})
+    );
+    let fine = ask("mock:tool_search", "call_tool", &described);
+    let answer = fine.send(&service).await;
+    assert_eq!(answer.status, 200);
+    let text = answer.text();
+    assert!(text.contains("call_tool"), "{text}");
+    for (carrier, told) in [("call_tool", "Loaded: task"), ("other", &described)] {
+        let never = ask("mock:tool_search", carrier, told);
+        refused(&service, &never, 400, "`task`, which was never sent").await;
+    }
+    let unknown = ask("mock:carried", "call_tool", "nothing").with(|body| {
+        let opening = body["messages"][0].clone();
+        body["messages"] = json!([opening]);
+    });
+    refused(&service, &unknown, 400, "`task`, which was never sent").await;
+    service.stop().await;
+}
+
+#[tokio::test]
 async fn a_tool_may_be_sent_in_the_midst_of_a_conversation() {
     let service = serve(ServeOptions::default()).await.unwrap();
     let schema = json!({"type": "object", "properties": {}});

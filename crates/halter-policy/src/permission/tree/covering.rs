@@ -3,7 +3,7 @@
 
 use halter_protocol::{CallToJudge, RuleEffect, RuleSubject};
 
-use super::{CompiledRule, PermissionTree, ResolvedCall};
+use super::{CompiledRule, PermissionTree, PlacedCall, ResolvedCall};
 use crate::permission::{SourcedRule, command};
 
 /// A rule that covers a call, and the part of the call it covers.
@@ -19,7 +19,11 @@ impl PermissionTree {
     /// The rules that cover a call or a part of it, those that deny first.
     #[must_use]
     pub fn covering(&self, call: &CallToJudge) -> Vec<CoveringRule> {
-        let request = ResolvedCall::take(self, call, true);
+        let here = PlacedCall {
+            call,
+            elsewhere: None,
+        };
+        let request = ResolvedCall::take(self, here, true);
         let mut found: Vec<CoveringRule> = self
             .rules
             .iter()

@@ -4,7 +4,9 @@ use std::path::{Path, PathBuf};
 
 use halter_protocol::{Action, CallToJudge, PermissionMode};
 
-use super::PermissionTree;
+use super::{PermissionTree, PlacedCall};
+use crate::door::FileDoor;
+use crate::error::Access;
 use crate::permission::paths::resolved;
 use crate::shell::{CommandPart, PathAccess, Spelling, parts, with_home};
 
@@ -14,6 +16,8 @@ const NOWHERE: [&str; 3] = ["/dev/null", "/dev/stdout", "/dev/stderr"];
 /// A call with its commands taken apart and its paths resolved.
 pub(super) struct ResolvedCall<'a> {
     pub(super) subject: &'a CallToJudge,
+    /// The door to the files that it names, if they are not this machine's.
+    pub(super) elsewhere: Option<&'a FileDoor>,
     pub(super) commands: Vec<Commands>,
     pub(super) paths: Vec<TouchedPath>,
 }
@@ -49,11 +53,13 @@ enum Touch {
 impl<'a> ResolvedCall<'a> {
     /// Takes a call apart. Where neither a rule nor the mode would look at
     /// commands, they stay whole.
-    pub(super) fn take(tree: &PermissionTree, subject: &'a CallToJudge, asks: bool) -> Self {
+    pub(super) fn take(tree: &PermissionTree, placed: PlacedCall<'a>, asks: bool) -> Self {
+        let subject = placed.call;
         let by_mode = matches!(tree.mode, PermissionMode::ReadOnly | PermissionMode::Prompt);
         let looks_inside = asks || by_mode || !tree.rules.is_empty();
         let mut request = Self {
             subject,
+            elsewhere: placed.elsewhere,
             commands: Vec::new(),
             paths: Vec::new(),
         };
@@ -100,9 +106,16 @@ impl<'a> ResolvedCall<'a> {
     fn touch(&mut self, tree: &PermissionTree, path: &Path, touch: Touch) {
         let spelled = tree.anchors.spelled(path);
         // Following links costs system calls; only patterns want to know.
-        let real = match tree.has_patterns() {
-            true => resolved(&spelled),
-            false => spelled.clone(),
+        let real = match (tree.has_patterns(), self.elsewhere) {
+            (false, _) => spelled.clone(),
+            (true, None) => resolved(&spelled),
+            (true, Some(door)) => {
+                let access = match touch {
+                    Touch::Reads => Access::Read,
+                    Touch::Changes | Touch::ChangesTree => Access::Write,
+                };
+                door.real_path(&spelled, access)
+            }
         };
         self.paths.push(TouchedPath {
             changes: touch != Touch::Reads,

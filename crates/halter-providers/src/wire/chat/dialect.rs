@@ -32,8 +32,6 @@ pub struct Dialect {
     pub files: bool,
     /// True if models may show reasoning in `<think>` tags.
     pub think_tags: bool,
-    /// True if the root of a tool's schema may not be a choice of schemas.
-    pub plain_schema_root: bool,
     /// True if an answer may be kept to a schema although there are tools.
     /// Other servers would keep the model from calling any.
     pub schema_beside_tools: bool,
@@ -133,7 +131,6 @@ impl Dialect {
         harness_role: HarnessRole::System,
         files: true,
         think_tags: false,
-        plain_schema_root: true,
         schema_beside_tools: true,
     };
 
@@ -148,7 +145,6 @@ impl Dialect {
         harness_role: HarnessRole::System,
         files: true,
         think_tags: false,
-        plain_schema_root: true,
         schema_beside_tools: true,
     };
 
@@ -163,7 +159,6 @@ impl Dialect {
         harness_role: HarnessRole::User,
         files: false,
         think_tags: true,
-        plain_schema_root: false,
         schema_beside_tools: false,
     };
 

@@ -6,7 +6,7 @@ use super::message::{AssistantTurn, Names, PlainMessage, ResultMessage};
 use crate::wire::attachment::{Intake, returned_by};
 use crate::wire::body::{Elements, ObjectWriter, Warnings};
 use crate::wire::common::{Given, Loaded};
-use crate::wire::schema::{function_parameters, object_root};
+use crate::wire::schema::function_parameters;
 use crate::wire::structured::{Asked, NamedSchema, openai_schema};
 use crate::wire::{ConversationEncoder, EncodedBody, OutputWay, RequestSettings};
 use halter_protocol::{
@@ -108,10 +108,7 @@ impl ChatEncoder {
                 function: Function {
                     name: self.names.tools.sent(&spec.name),
                     description: &spec.description,
-                    parameters: match self.dialect.plain_schema_root {
-                        true => function_parameters(spec, &mut self.warnings),
-                        false => object_root(&spec.input_schema),
-                    },
+                    parameters: function_parameters(spec, &mut self.warnings),
                 },
             });
         }

@@ -128,8 +128,12 @@ fn call(part: &AssistantPart, own: bool, names: &mut Names) -> Option<Call> {
         false => (KeptCall::default(), names.calls.assign(id)),
     };
     // Servers read the arguments of past calls as JSON: what is none goes
-    // back as the empty object it stands for.
+    // back as the empty object it stands for. The text of a call that carried
+    // another one belongs to that call only.
+    let is_of_call =
+        |text: &String| serde_json::from_str(text).is_ok_and(|it: Value| it == *arguments);
     let written = kept.arguments.filter(|_| malformed_arguments.is_none());
+    let written = written.filter(is_of_call);
     Some(Call {
         id,
         r#type: "function",

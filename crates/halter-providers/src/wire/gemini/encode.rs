@@ -12,7 +12,7 @@ use crate::wire::attachment::Intake;
 use crate::wire::body::{Elements, ObjectWriter, Warnings, to_json};
 use crate::wire::common::{Given, Loaded, is_own};
 use crate::wire::names::{CallIds, ToolNames};
-use crate::wire::schema::object_root;
+use crate::wire::schema::{object_root, warn_of_choices};
 use crate::wire::structured::Asked;
 use crate::wire::{ConversationEncoder, EncodedBody, RequestSettings};
 use halter_protocol::{
@@ -136,6 +136,8 @@ impl GeminiEncoder {
     fn encode_tools(&mut self) {
         self.names.learn(self.given.tools.iter());
         self.names.learn(self.loaded.behind());
+        let tools = self.given.tools.iter().chain(self.loaded.behind());
+        warn_of_choices(tools, &mut self.warnings);
         self.encoded_tools = self.tools_json(None);
     }
 

@@ -168,6 +168,7 @@ impl Owner {
                 store_error,
             } => {
                 self.seat.turn_over(&turn_id);
+                self.judged_definitions.clear();
                 self.hub.turn_over();
                 if store_error.is_some()
                     && let Some(error) = &self.appends.error
@@ -246,6 +247,7 @@ impl Owner {
         sender: &mpsc::UnboundedSender<Input>,
         cancel: &CancellationToken,
     ) -> Result<(Preparation, Vec<UsedText>), TurnError> {
+        self.check_late_sources()?;
         let mut preparation = Preparation::default();
         let models = self.blueprint.bounds.models.as_ref();
         if models.is_some_and(|models| !models.contains(model)) {
@@ -308,6 +310,17 @@ impl Owner {
         }
     }
 
+    /// Refuses a turn while a source has failed that the session needs.
+    fn check_late_sources(&self) -> Result<(), TurnError> {
+        let late = self.services.late_tools.as_ref().map(|it| it.current());
+        match late.as_ref().and_then(|late| late.failure()) {
+            None => Ok(()),
+            Some(message) => Err(TurnError::new("required_source_failed", message).with_hint(
+                "repair it and start again, or configure it so that it is not required",
+            )),
+        }
+    }
+
     /// Takes up tools that joined since this was last asked.
     pub(super) fn take_up_late_tools(
         &mut self,
@@ -318,6 +331,14 @@ impl Owner {
             return None;
         }
         self.late_revision = late.revision();
+        // The root says it for those below it.
+        let is_root = self.blueprint.parent_session_id.is_none();
+        let told = self.late_problems_told;
+        for message in late.problems_since(told).filter(|_| is_root) {
+            let message = message.to_owned();
+            let _ = sender.send(Input::Warn { message });
+        }
+        self.late_problems_told = late.revision();
         let own = self.tools.without_late();
         let (tools, warnings) = own.with_late(&late, &self.blueprint.bounds);
         for message in warnings {
@@ -537,10 +558,14 @@ pub(crate) fn assemble(
     resources: &Resources,
     tools: &Toolset,
 ) -> AssembledPrompt {
+    let styled = resources.style.as_ref().map(|style| SessionBlueprint {
+        system_prompt: services.prompts.with_style(&blueprint.system_prompt, style),
+        ..blueprint.clone()
+    });
     services.prompt_assembler.assemble(PromptContext {
-        blueprint,
+        blueprint: styled.as_ref().unwrap_or(blueprint),
         resources: &resources.snapshot,
-        tools: &tools.specs,
+        tools: &tools.callable,
     })
 }
 

@@ -2,11 +2,12 @@
 
 use super::uses::skills_in_use;
 use super::{Owner, Running};
-use crate::engine::{EffectId, Input};
+use crate::engine::{EffectId, Input, hook_name};
 use crate::limits::BESIDE_GRACE;
 use halter_hooks::{HookDispatch, HookObserver, HookPayload, HookPoint, Hooks};
 use halter_protocol::encoding::escape_path;
 use halter_protocol::{HookRunSummary, ModelId, PermissionMode, TurnId};
+use halter_resources::project_top;
 use std::sync::Arc;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
@@ -35,6 +36,7 @@ impl Owner {
         let sender = running.outcome_sender.clone();
         let permission_mode = self.permission_mode();
         let token = cancel.clone();
+        let agent_type = self.blueprint.subagent.as_ref().map(hook_name);
         let task = running.tasks.spawn(async move {
             let payload = HookPayload {
                 session_id: &blueprint.session_id,
@@ -42,6 +44,7 @@ impl Owner {
                 cwd: &blueprint.working_dir,
                 model: &at.model,
                 permission_mode,
+                agent_type: agent_type.as_deref(),
             };
             let mut payload = payload.of(&at.point);
             if let Some(missing) = transcript
@@ -61,6 +64,7 @@ impl Owner {
                 cancel: &cancel,
                 observer: &observer,
                 cwd: &blueprint.working_dir,
+                project_dir: project_top(&blueprint.working_dir),
                 outside: &services.hook_outside,
             };
             let decided = |verdict| {

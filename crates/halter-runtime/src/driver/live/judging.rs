@@ -8,11 +8,11 @@ use crate::toolset::Toolset;
 use futures::FutureExt;
 use halter_protocol::limits::LOADED_TOOLS;
 use halter_protocol::{
-    Action, CallToJudge, HookOpinion, MemoryChange, PolicyVerdict, RuleEffect, ToolCall, ToolError,
-    ToolErrorCode, ToolName, ToolSpec,
+    Action, CallToJudge, HookOpinion, MemoryChange, PolicyVerdict, RuleEffect, ServedDefinition,
+    ToolCall, ToolError, ToolErrorCode, ToolName, ToolSpec,
 };
 use halter_tools::ToolContext;
-use halter_tools::policy::SourcedRule;
+use halter_tools::policy::{SourcedRule, ToolPolicy};
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use tokio_util::sync::CancellationToken;
@@ -84,9 +84,13 @@ impl Owner {
             return (Ok(PolicyVerdict::Deny(objection)), None);
         }
         let policy = self.toolbox.policy(&self.blueprint, &self.resources).await;
-        let tool = self.tools.tools.get(call.call.name.as_str());
+        let definition = self.definition_now(&call.call.name);
+        if let Some(definition) = &definition {
+            let id = call.call.id.clone();
+            self.judged_definitions.insert(id, definition.clone());
+        }
         let mut call = CallToJudge {
-            definition: tool.and_then(|tool| tool.served_definition()),
+            definition,
             ..call.clone()
         };
         call.session_rules.extend_from_slice(&self.grants.allowed);
@@ -96,12 +100,15 @@ impl Owner {
             call.actions.retain(|it| !matches!(it, Action::Run { .. }));
         }
         let call = &call;
-        let mut verdict = policy.map(|policy| {
-            for message in policy.hold_session_rules(&call.session_rules) {
-                let _ = running.outcome_sender.send(Input::Warn { message });
+        let mut verdict = match policy {
+            Ok(policy) => {
+                for message in policy.hold_session_rules(&call.session_rules) {
+                    let _ = running.outcome_sender.send(Input::Warn { message });
+                }
+                judged(policy, call).await
             }
-            policy.judge(call)
-        });
+            Err(error) => Err(error),
+        };
         // What the text of a skill has run is judged as if the model ran it.
         if !lines.is_empty() && !matches!(verdict, Err(_) | Ok(PolicyVerdict::Deny(_))) {
             let of_lines = self.judge_lines(&lines, &allowed).await;
@@ -123,6 +130,10 @@ impl Owner {
             false => None,
         };
         (verdict, diff)
+    }
+
+    fn definition_now(&self, tool: &ToolName) -> Option<ServedDefinition> {
+        self.tools.tools.get(tool.as_str())?.served_definition()
     }
 
     /// What the user should know of approvals that do not count with other
@@ -183,6 +194,11 @@ impl Owner {
         call: &ToolCall,
         cancel: CancellationToken,
     ) -> Result<ToolContext, ToolError> {
+        // A server may change a tool while a person reads what is asked.
+        let judged = self.judged_definitions.get(&call.id);
+        if self.definition_now(&call.name).as_ref() != judged {
+            return Err(changed_since_judged(&call.name));
+        }
         let mut context = self.tool_context(call, cancel).await?;
         let actions = self.actions(call)?;
         if let Some(wider) = context.policy.for_judged_call(&actions) {
@@ -192,11 +208,34 @@ impl Owner {
     }
 }
 
+/// The verdict of a policy. Rules may want to know what is below a directory,
+/// which takes time where the files are not this machine's.
+pub(super) async fn judged(
+    policy: Arc<dyn ToolPolicy>,
+    call: &CallToJudge,
+) -> Result<PolicyVerdict, ToolError> {
+    if !policy.door().is_elsewhere() {
+        return Ok(policy.judge(call));
+    }
+    let call = call.clone();
+    let verdict = tokio::task::spawn_blocking(move || policy.judge(&call)).await;
+    let failed = |error| ToolError::new(ToolErrorCode::Failed, format!("not judged: {error}"));
+    verdict.map_err(failed)
+}
+
 /// `mcp__server` of `mcp__server__tool`.
 fn server_of(name: &ToolName) -> Option<&str> {
     let (prefix, rest) = name.as_str().split_once("__")?;
     let (server, _) = rest.split_once("__")?;
     name.as_str().get(..prefix.len() + 2 + server.len())
+}
+
+fn changed_since_judged(name: &ToolName) -> ToolError {
+    let message = format!(
+        "not run: its server has changed or removed '{name}' since the call was approved. Call it \
+         again if it still fits."
+    );
+    ToolError::new(ToolErrorCode::PolicyDenied, message)
 }
 
 fn not_loaded(name: &ToolName) -> ToolError {

@@ -5,6 +5,7 @@
 //! approved with it.
 
 use super::Owner;
+use super::judging::judged;
 use crate::engine::SystemNote;
 use crate::limits::{TEXT_COMMAND_OUTPUT_BYTES, TEXT_COMMANDS, TEXT_FILE_BYTES, TEXT_FILES};
 use crate::toolset::Toolset;
@@ -209,14 +210,15 @@ impl Owner {
         session_rules.extend_from_slice(&self.grants.allowed);
         session_rules.extend_from_slice(more_rules);
         let policy = self.toolbox.policy(&self.blueprint, &self.resources);
-        Ok(policy.await?.judge(&CallToJudge {
+        let call = CallToJudge {
             call: call.clone(),
             actions,
             capabilities,
             hook: HookOpinion::Nothing,
             session_rules,
             definition: None,
-        }))
+        };
+        judged(policy.await?, &call).await
     }
 
     async fn judge_file(

@@ -46,7 +46,9 @@ use final_tools::FinalTools;
 use futures::StreamExt;
 use futures::future::BoxFuture;
 use halter_hooks::SessionHooks;
-use halter_protocol::{AssembledPrompt, ContextMark, SessionBlueprint, SessionState};
+use halter_protocol::{
+    AssembledPrompt, ContextMark, ServedDefinition, SessionBlueprint, SessionState, ToolCallId,
+};
 use halter_session::{LogWriter, SessionLog, StoreError};
 use halter_tools::LateToolSet;
 use std::collections::{HashMap, HashSet, VecDeque};
@@ -70,6 +72,8 @@ pub(crate) struct Owner {
     waiting_tools: asking::WaitingTools,
     /// The change of late tools that was taken up last.
     late_revision: u64,
+    /// The revision up to which problems of late tools were told.
+    late_problems_told: u64,
     /// Tools of its own that the session gets with its next turn.
     own_tools: Option<OwnTools>,
     final_tools: FinalTools,
@@ -99,6 +103,9 @@ pub(crate) struct Owner {
     other_tools: bool,
     /// Texts that wait to join the transcript in this turn, by their hashes.
     told_in_turn: HashMap<String, String>,
+    /// What servers said of the tools of this turn's calls when these were
+    /// judged.
+    judged_definitions: HashMap<ToolCallId, ServedDefinition>,
     /// What the turn's skills and commands allow and withhold.
     grants: uses::TurnGrants,
 }
@@ -256,6 +263,7 @@ impl Owner {
             tools,
             waiting_tools: asking::WaitingTools::default(),
             late_revision: 0,
+            late_problems_told: 0,
             own_tools: None,
             final_tools: FinalTools::default(),
             toolbox: Toolbox::new(&services),
@@ -277,6 +285,7 @@ impl Owner {
             cut: false,
             other_tools: false,
             told_in_turn: HashMap::new(),
+            judged_definitions: HashMap::new(),
             grants: uses::TurnGrants::default(),
         }
     }

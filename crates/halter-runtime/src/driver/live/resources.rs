@@ -3,6 +3,7 @@
 use super::final_tools::FinalTools;
 use super::{Owner, assemble};
 use crate::engine::Preparation;
+use crate::instructions::skill_file;
 use crate::scoped_hooks::SessionScopes;
 use crate::subagents::AgentTypes;
 use halter_protocol::{
@@ -115,9 +116,13 @@ impl Owner {
                 (Some(_), true) => ResourceChangeKind::Changed,
                 (Some(_), false) => ResourceChangeKind::Added,
             };
+            let (kind, name) = match skill_file(&file.path) {
+                Some(path) => (ResourceKind::Skill, path),
+                None => (ResourceKind::Instructions, file.path.as_str()),
+            };
             ResourceChange {
-                kind: ResourceKind::Instructions,
-                name: file.path.clone(),
+                kind,
+                name: name.to_owned(),
                 change,
             }
         });

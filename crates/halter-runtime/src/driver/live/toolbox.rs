@@ -5,18 +5,22 @@ use crate::context::reference::LoggedMessages;
 use crate::engine::Input;
 use crate::hub::SessionEvents;
 use crate::limits::TOOL_OUTPUT_CHUNK_BYTES;
+use crate::scoped_hooks::frontmatter_hooks;
 use crate::services::{Resources, RuntimeServices};
 use crate::toolset::{SessionDirectory, Toolset};
+use halter_hooks::Hooks;
 use halter_protocol::{
-    ResourceSnapshot, Revision, SessionBlueprint, SessionEventPayload, SessionMemory, ToolCall,
-    ToolCallId, ToolError, ToolErrorCode,
+    ResourceSnapshot, Revision, SessionBlueprint, SessionEventPayload, SessionMemory, Timestamp,
+    ToolCall, ToolCallId, ToolError, ToolErrorCode,
 };
+use halter_resources::project_top;
 use halter_tools::policy::{PolicyError, SessionScope, ToolPolicy};
 use halter_tools::{
     ExecSession, MemoryChanges, NobodyToAsk, ScratchDir, ToolContext, ToolEventSink,
     ToolRuntimeEvent, ToolSessionStore,
 };
-use std::path::PathBuf;
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use tokio::sync::mpsc::UnboundedSender;
 use tokio_util::sync::CancellationToken;
@@ -25,7 +29,8 @@ use tokio_util::sync::CancellationToken;
 pub(crate) struct Toolbox {
     services: Arc<RuntimeServices>,
     sessions: Option<Arc<ToolSessionStore>>,
-    policy: Option<(Revision, Arc<dyn ToolPolicy>)>,
+    /// With what it was bound for.
+    policy: Option<(Revision, Arc<Hooks>, Arc<dyn ToolPolicy>)>,
 }
 
 /// What a call depends on besides the toolbox.
@@ -60,7 +65,7 @@ impl Toolbox {
             tools,
         } = surroundings;
         let policy = self.policy(blueprint, resources).await?;
-        let tool_sessions = self.sessions();
+        let tool_sessions = self.sessions(blueprint);
         Ok(ToolContext {
             memory,
             remembered: MemoryChanges::default(),
@@ -111,28 +116,32 @@ impl Toolbox {
         }
     }
 
-    fn sessions(&mut self) -> Arc<ToolSessionStore> {
+    fn sessions(&mut self, blueprint: &SessionBlueprint) -> Arc<ToolSessionStore> {
         self.sessions
             .get_or_insert_with(|| {
+                let age = Timestamp::now().duration_since(blueprint.created_at);
                 let scratch = ScratchDir::new(self.services.scratch_root.clone());
                 let environment = self.services.base_environment.clone();
                 let store = ToolSessionStore::new(scratch)
                     .with_base_environment(environment)
+                    .with_age(age.try_into().unwrap_or_default())
                     .with_exec(self.services.exec.clone());
                 Arc::new(store)
             })
             .clone()
     }
 
-    /// The policy, bound anew when the skills it may read have changed.
+    /// The policy, bound anew when the skills it may read or the hooks whose
+    /// files it may not change are others.
     pub async fn policy(
         &mut self,
         blueprint: &SessionBlueprint,
         resources: &Resources,
     ) -> Result<Arc<dyn ToolPolicy>, ToolError> {
         let snapshot = &resources.snapshot;
-        if let Some((revision, policy)) = &self.policy
+        if let Some((revision, hooks, policy)) = &self.policy
             && *revision == snapshot.revision
+            && Arc::ptr_eq(hooks, &resources.hooks)
         {
             return Ok(policy.clone());
         }
@@ -142,13 +151,16 @@ impl Toolbox {
         let scope = SessionScope {
             files,
             working_dir: blueprint.working_dir.clone(),
-            scratch_dir: Some(self.sessions().scratch().path().to_owned()),
+            scratch_dir: Some(self.sessions(blueprint).scratch().path().to_owned()),
             extra_read_roots: skill_roots(snapshot),
-            protected: self.services.protected_paths.clone(),
+            protected: self.services.protected_with(resources),
             ..SessionScope::default()
         };
         let (services, bounds) = (self.services.clone(), blueprint.bounds.clone());
+        let (hooks, kept) = (resources.hooks.clone(), snapshot.clone());
         let bound = tokio::task::spawn_blocking(move || {
+            let read_only = run_by_hooks(&hooks, &kept, &scope.working_dir);
+            let scope = SessionScope { read_only, ..scope };
             let settings = narrowed(&services.policy, &bounds, &scope.working_dir);
             services.policies.bind(settings, scope)
         });
@@ -164,9 +176,23 @@ impl Toolbox {
             }
             Err(error) => return Err(ToolError::new(ToolErrorCode::Failed, error.to_string())),
         };
-        self.policy = Some((snapshot.revision.clone(), policy.clone()));
+        let (revision, hooks) = (snapshot.revision.clone(), resources.hooks.clone());
+        self.policy = Some((revision, hooks, policy.clone()));
         Ok(policy)
     }
+}
+
+/// What hooks run and where they are written. They are not held to what the
+/// session may do, so it may not change them.
+fn run_by_hooks(hooks: &Hooks, resources: &ResourceSnapshot, directory: &Path) -> Vec<PathBuf> {
+    let project = project_top(directory);
+    let (scoped, _) = frontmatter_hooks(resources);
+    let mut files = BTreeSet::new();
+    for hooks in [hooks, &scoped] {
+        files.extend(hooks.named_files(directory, project));
+        files.extend(hooks.written_in());
+    }
+    files.into_iter().collect()
 }
 
 fn skill_roots(snapshot: &ResourceSnapshot) -> Vec<PathBuf> {

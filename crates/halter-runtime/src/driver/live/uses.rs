@@ -11,8 +11,8 @@ use crate::toolset::Toolset;
 use halter_protocol::encoding::escape_path;
 use halter_protocol::public_tools::our_tool_name;
 use halter_protocol::{
-    ContentHash, InstructionFile, Objection, OutputStyleDef, ResourceUse, SessionState, SkillDef,
-    ToolCall, TurnError, UnresolvedName,
+    CommandDef, ContentHash, InstructionFile, Objection, OutputStyleDef, ResourceUse, SessionState,
+    SkillDef, ToolCall, TurnError, UnresolvedName,
 };
 use halter_resources::render::{SkillScope, command_text, skill_text};
 use halter_tools::SKILL_TOOL;
@@ -37,29 +37,39 @@ pub(super) fn skills_in_use(state: &SessionState) -> impl Iterator<Item = String
 pub(super) struct TurnGrants {
     /// Permission rules that spare a question.
     pub allowed: Vec<String>,
-    /// Tools that may not be called, by our names.
+    /// Tools that may not be called, by our names, and what withholds them.
     withheld: Vec<(String, String)>,
 }
 
 impl TurnGrants {
-    fn add(&mut self, skill: &SkillDef) {
-        for rule in &skill.allowed_tools {
+    fn add_skill(&mut self, skill: &SkillDef) {
+        let user = format!("the skill '{}'", skill.name);
+        self.add(&skill.allowed_tools, &skill.disallowed_tools, &user);
+    }
+
+    fn add_command(&mut self, command: &CommandDef) {
+        let user = format!("the command '{}'", command.name);
+        self.add(&command.allowed_tools, &command.disallowed_tools, &user);
+    }
+
+    fn add(&mut self, allowed: &[String], disallowed: &[String], user: &str) {
+        for rule in allowed {
             if !self.allowed.contains(rule) {
                 self.allowed.push(rule.clone());
             }
         }
-        for written in &skill.disallowed_tools {
+        for written in disallowed {
             // A rule about some calls of a tool withholds all of them.
             let name = written.split('(').next().unwrap_or_default().trim();
             let name = our_tool_name(name).to_owned();
-            self.withheld.push((name, skill.name.to_string()));
+            self.withheld.push((name, user.to_owned()));
         }
     }
 
     /// Why a tool may not be called, if it may not.
     pub fn refusal(&self, tool: &str) -> Option<Objection> {
-        let (_, skill) = self.withheld.iter().find(|(name, _)| name == tool)?;
-        let why = format!("the skill '{skill}', which this turn uses, works without `{tool}`");
+        let (_, user) = self.withheld.iter().find(|(name, _)| name == tool)?;
+        let why = format!("{user}, which this turn uses, works without `{tool}`");
         Some(Objection::new("skill_disallows", why))
     }
 }
@@ -87,7 +97,7 @@ impl Owner {
             texts.extend(match wanted {
                 ResourceUse::Skill { name, arguments } => {
                     let skill = snapshot.skill(name.as_str()).map_err(unresolved)?;
-                    self.grants.add(skill);
+                    self.grants.add_skill(skill);
                     self.skill_used(skill, arguments, Consent::Policy, cancel)
                         .await
                 }
@@ -97,16 +107,12 @@ impl Owner {
                 }
                 ResourceUse::Command { name } => {
                     let command = snapshot.command(name).map_err(unresolved)?;
-                    self.grants
-                        .allowed
-                        .extend_from_slice(&command.allowed_tools);
+                    self.grants.add_command(command);
                     None
                 }
                 ResourceUse::CommandPrompt { name, arguments } => {
                     let command = snapshot.command(name).map_err(unresolved)?;
-                    self.grants
-                        .allowed
-                        .extend_from_slice(&command.allowed_tools);
+                    self.grants.add_command(command);
                     let text = command_text(command, arguments, self.skill_scope());
                     let text = self.judge_text(text, TextUse::Prompt, Consent::Policy, cancel);
                     Some(UsedText::Marked(text.await))
@@ -153,7 +159,7 @@ impl Owner {
         cancel: &CancellationToken,
     ) -> Option<UsedText> {
         let (skill, arguments) = self.skill_of(call)?;
-        self.grants.add(&skill);
+        self.grants.add_skill(&skill);
         self.skill_used(&skill, &arguments, Consent::JudgedCall, cancel)
             .await
     }

@@ -110,6 +110,7 @@ impl Engine {
                     id: running,
                     deadline,
                     overdue,
+                    ..
                 } if *deadline == Some(id) => {
                     let cancellable = slot.traits.capabilities.cancellable;
                     Some((*running, deadline, overdue, cancellable))

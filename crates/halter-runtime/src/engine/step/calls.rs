@@ -166,6 +166,7 @@ impl Engine {
                 id,
                 deadline,
                 overdue: false,
+                started_at: self.at,
             },
         );
     }
@@ -186,12 +187,16 @@ impl Engine {
                     Stage::Running {
                         id: running,
                         overdue,
+                        started_at,
                         ..
-                    } if *running == id => Some((index, slot.call.clone(), *overdue, failing)),
+                    } if *running == id => {
+                        let call = slot.call.clone();
+                        Some((index, call, *overdue, *started_at, failing))
+                    }
                     _ => None,
                 })
         });
-        let Some((index, call, overdue, failing)) = found else {
+        let Some((index, call, overdue, started_at, failing)) = found else {
             return;
         };
         self.words.extend(note);
@@ -212,9 +217,19 @@ impl Engine {
             self.settle_call(index, result);
             return self.finish_step_if_settled();
         }
+        let took = self.at.duration_since(started_at).as_millis();
+        let duration_ms = u64::try_from(took).unwrap_or(0);
         let id = self.run_hooks(match result.clone() {
-            Ok(result) => HookPoint::PostToolUse { call, result },
-            Err(error) => HookPoint::PostToolUseFailure { call, error },
+            Ok(result) => HookPoint::PostToolUse {
+                call,
+                result,
+                duration_ms,
+            },
+            Err(error) => HookPoint::PostToolUseFailure {
+                call,
+                error,
+                duration_ms,
+            },
         });
         self.set_stage(index, Stage::PostHooks { id, result });
     }
@@ -311,9 +326,6 @@ impl Engine {
             remembered: std::mem::take(&mut slot.remembered),
         };
         slot.loaded = outcome.loaded_tools();
-        // Where a wire has no better place, a tool that is loaded stands before
-        // the messages: the service reads those afresh.
-        self.cut_announced |= !outcome.loaded_tools().is_empty();
         self.record(SessionEventPayload::ToolExecutionCompleted { outcome });
         match exhausted {
             Some(ending) if self.step().is_some_and(|step| !step.is_failing()) => {

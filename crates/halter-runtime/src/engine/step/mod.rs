@@ -22,7 +22,8 @@ use super::turn::Ending;
 use super::{Effect, EffectId, Engine, PersonRequest};
 use crate::limits::PARALLEL_TOOL_CALLS;
 use halter_protocol::{
-    Action, ApprovalRequest, HookOpinion, MemoryChange, ToolCall, ToolError, ToolName, ToolResult,
+    Action, ApprovalRequest, HookOpinion, MemoryChange, Timestamp, ToolCall, ToolError, ToolName,
+    ToolResult,
 };
 use std::sync::Arc;
 
@@ -103,6 +104,7 @@ enum Stage {
         id: EffectId,
         deadline: Option<EffectId>,
         overdue: bool,
+        started_at: Timestamp,
     },
     PostHooks {
         id: EffectId,

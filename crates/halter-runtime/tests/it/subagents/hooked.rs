@@ -1,9 +1,9 @@
 //! Hooks around children, and agents that files define.
 
-use super::{ended, last_word, spawn, spawn_and_wait, task};
+use super::{ended, last_word, spawn, task};
 use crate::support::Diary;
 use halter_hooks::{Hook, HookEventName, HookResponse};
-use halter_protocol::{AgentDef, AgentIsolation, PermissionMode, ResourceSnapshot, SubagentState};
+use halter_protocol::{AgentDef, PermissionMode, ResourceSnapshot, SkillDef, SubagentState};
 use halter_providers::Reply;
 use halter_runtime::{ResourceCell, Resources};
 use halter_testkit::Harness;
@@ -139,5 +139,54 @@ async fn an_agent_file_is_a_type_with_its_tools_and_its_words() {
             .text()
             .contains("You review what others wrote.")
     );
-    let _ = (spawn_and_wait, AgentIsolation::Worktree);
+}
+
+#[tokio::test]
+async fn an_agent_file_says_which_model_works_how_freely_how_long_and_with_which_skills() {
+    let mut agent = AgentDef::new("careful", "works with care", "You take care.");
+    agent.model = Some("thorough".into());
+    agent.permission_mode = Some(PermissionMode::ReadOnly);
+    agent.max_turns = Some(2);
+    agent.skills = vec!["style".into(), "absent".into()];
+    let style = SkillDef::new(
+        "skl_1",
+        "style",
+        "How to write.",
+        "/s/SKILL.md",
+        "Plain words.",
+    );
+    let mut snapshot = ResourceSnapshot::empty();
+    snapshot.revision = "agents".into();
+    snapshot.agents.insert("careful".into(), agent);
+    snapshot.skills.insert("style".into(), style);
+    let harness = Harness::answering(|request| match task(request).as_str() {
+        "work" => Reply::new().tool_call("write", json!({"path": "new.txt", "content": "x"})),
+        _ if last_word(request) == "go" => {
+            spawn(json!({"message": "work", "agent_type": "careful", "wait": true}))
+        }
+        _ => Reply::from("done"),
+    })
+    .subagents()
+    .tools(halter_tools::builtin_tools())
+    .model("thorough")
+    .services(|services| {
+        services.resources = ResourceCell::new(Resources {
+            snapshot: Arc::new(snapshot),
+            ..Resources::default()
+        });
+    })
+    .start();
+    let session = harness.session().await;
+    let events = harness.run(&session, "go").await;
+    let report = ended(&events).remove(0);
+    assert_eq!(report.error.unwrap().code, "max_turns_reached");
+    let requests = harness.requests();
+    let of_child: Vec<_> = requests.iter().filter(|it| task(it) == "work").collect();
+    assert_eq!(of_child.len(), 2, "maxTurns");
+    assert_eq!(of_child[0].model.id.as_str(), "thorough");
+    let prompt = of_child[0].prompt.text();
+    assert!(prompt.contains("# Skill style\n\nPlain words."), "{prompt}");
+    let refused = last_word(of_child[1]);
+    assert!(refused.contains("read_only"), "{refused}");
+    assert!(!harness.workspace().path().join("new.txt").exists());
 }

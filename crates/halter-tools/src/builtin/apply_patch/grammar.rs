@@ -1,8 +1,19 @@
 //! The text of a patch, taken apart.
 
+use crate::limits::{CHANGED_FILES, PATCH_BYTES};
 use crate::suggest::shortened;
+use indexmap::IndexSet;
+use std::iter::repeat_n;
 
-/// What a patch does, in its order.
+/// What a patch does.
+pub(super) struct Patch<'a> {
+    /// In its order.
+    pub(super) files: Vec<FilePatch<'a>>,
+    /// Every path it names, once.
+    pub(super) paths: IndexSet<&'a str>,
+}
+
+/// What a patch does to one file.
 pub(super) struct FilePatch<'a> {
     pub(super) path: &'a str,
     pub(super) change: PatchedFile<'a>,
@@ -52,24 +63,29 @@ impl<'a> Hunk<'a> {
     }
 }
 
-/// Why a text is no patch.
+/// Why a text is not taken as a patch.
 #[derive(Debug, thiserror::Error)]
-#[error("line {line} of the patch: {problem}")]
-pub(super) struct PatchSyntaxError {
-    line: usize,
-    problem: String,
+pub(super) enum PatchError {
+    #[error("the patch has {0} bytes, over the limit of {PATCH_BYTES}; apply it in parts")]
+    TooLarge(usize),
+    #[error("line {line} of the patch: {problem}")]
+    Syntax { line: usize, problem: String },
 }
 
 const BEGIN: &str = "*** Begin Patch";
 const END: &str = "*** End Patch";
 const END_OF_FILE: &str = "*** End of File";
 
-/// Takes a patch apart. Blank lines around it and between its files do not
-/// count.
-pub(super) fn parse(text: &str) -> Result<Vec<FilePatch<'_>>, PatchSyntaxError> {
+/// Takes a patch apart, in a time that grows with its size. Blank lines around
+/// it and between its files do not count.
+pub(super) fn parse(text: &str) -> Result<Patch<'_>, PatchError> {
+    if text.len() > PATCH_BYTES {
+        return Err(PatchError::TooLarge(text.len()));
+    }
     let mut reader = PatchReader {
         lines: text.lines().collect(),
         at: 0,
+        paths: IndexSet::new(),
     };
     reader.skip_blank();
     if reader.peek().map(str::trim_end) != Some(BEGIN) {
@@ -91,7 +107,10 @@ pub(super) fn parse(text: &str) -> Result<Vec<FilePatch<'_>>, PatchSyntaxError> 
     reader.at += 1;
     reader.skip_blank();
     match reader.peek() {
-        None => Ok(files),
+        None => Ok(Patch {
+            files,
+            paths: reader.paths,
+        }),
         Some(_) => reader.error(format!("nothing may follow `{END}`")),
     }
 }
@@ -103,6 +122,8 @@ struct PatchReader<'a> {
     lines: Vec<&'a str>,
     /// The line that is read next.
     at: usize,
+    /// Those that were read.
+    paths: IndexSet<&'a str>,
 }
 
 impl<'a> PatchReader<'a> {
@@ -116,14 +137,14 @@ impl<'a> PatchReader<'a> {
         }
     }
 
-    fn error<T>(&self, problem: impl Into<String>) -> Result<T, PatchSyntaxError> {
-        Err(PatchSyntaxError {
+    fn error<T>(&self, problem: impl Into<String>) -> Result<T, PatchError> {
+        Err(PatchError::Syntax {
             line: self.at + 1,
             problem: problem.into(),
         })
     }
 
-    fn file(&mut self, header: &'a str) -> Result<FilePatch<'a>, PatchSyntaxError> {
+    fn file(&mut self, header: &'a str) -> Result<FilePatch<'a>, PatchError> {
         let (path, change) = if let Some(path) = header.strip_prefix("*** Add File: ") {
             let path = self.path(path)?;
             (path, PatchedFile::Add(self.added_lines()?))
@@ -143,21 +164,26 @@ impl<'a> PatchReader<'a> {
     }
 
     /// The path of a header, which has been read then.
-    fn path(&mut self, path: &'a str) -> Result<&'a str, PatchSyntaxError> {
+    fn path(&mut self, path: &'a str) -> Result<&'a str, PatchError> {
         let path = path.trim();
         if path.is_empty() {
             return self.error("the path is missing");
+        }
+        if self.paths.insert(path) && self.paths.len() > CHANGED_FILES {
+            return self.error(format!(
+                "one patch names {CHANGED_FILES} files at most; change the rest in another"
+            ));
         }
         self.at += 1;
         Ok(path)
     }
 
-    fn added_lines(&mut self) -> Result<Vec<&'a str>, PatchSyntaxError> {
+    fn added_lines(&mut self) -> Result<Vec<&'a str>, PatchError> {
         let mut lines = Vec::new();
         while let Some(line) = self.peek() {
             match line.strip_prefix('+') {
                 Some(text) => lines.push(text),
-                None if line.starts_with("*** ") || self.is_separator() => break,
+                None if line.starts_with("*** ") || self.is_separator(self.empty_lines()) => break,
                 None => return self.error("each line of a new file starts with `+`"),
             }
             self.at += 1;
@@ -165,7 +191,7 @@ impl<'a> PatchReader<'a> {
         Ok(lines)
     }
 
-    fn update(&mut self) -> Result<PatchedFile<'a>, PatchSyntaxError> {
+    fn update(&mut self) -> Result<PatchedFile<'a>, PatchError> {
         let header = self.at;
         let mut move_to = None;
         if let Some(path) = self.peek().and_then(|it| it.strip_prefix("*** Move to: ")) {
@@ -173,7 +199,7 @@ impl<'a> PatchReader<'a> {
         }
         let mut hunks = Vec::new();
         loop {
-            if self.is_separator() {
+            if self.is_separator(self.empty_lines()) {
                 self.skip_blank();
             }
             match self.peek() {
@@ -192,7 +218,7 @@ impl<'a> PatchReader<'a> {
         Ok(PatchedFile::Update { move_to, hunks })
     }
 
-    fn hunk(&mut self) -> Result<Hunk<'a>, PatchSyntaxError> {
+    fn hunk(&mut self) -> Result<Hunk<'a>, PatchError> {
         let start = self.at;
         let mut hunk = Hunk {
             line: start + 1,
@@ -213,8 +239,18 @@ impl<'a> PatchReader<'a> {
                 self.at += 1;
                 break;
             }
-            if line.starts_with("@@") || line.starts_with("*** ") || self.is_separator() {
+            if line.starts_with("@@") || line.starts_with("*** ") {
                 break;
+            }
+            // All empty lines at once: what follows them says what each is.
+            let empty = self.empty_lines();
+            if self.is_separator(empty) {
+                break;
+            }
+            if empty > 0 {
+                hunk.lines.extend(repeat_n(HunkLine::Keep(""), empty));
+                self.at += empty;
+                continue;
             }
             hunk.lines.push(self.hunk_line(line)?);
             self.at += 1;
@@ -226,7 +262,7 @@ impl<'a> PatchReader<'a> {
         Ok(hunk)
     }
 
-    fn hunk_line(&self, line: &'a str) -> Result<HunkLine<'a>, PatchSyntaxError> {
+    fn hunk_line(&self, line: &'a str) -> Result<HunkLine<'a>, PatchError> {
         let mut chars = line.chars();
         let found = match (chars.next(), chars.as_str()) {
             (None, text) | (Some(' '), text) => Some(HunkLine::Keep(text)),
@@ -243,14 +279,17 @@ impl<'a> PatchReader<'a> {
         }
     }
 
-    /// An empty line before a header, or at the end, separates; elsewhere it is
-    /// an empty line of the file.
-    fn is_separator(&self) -> bool {
+    /// How many empty lines come next.
+    fn empty_lines(&self) -> usize {
         let rest = self.lines.get(self.at..).unwrap_or_default();
-        let mut after = rest.iter().skip_while(|line| line.is_empty());
-        let starts_blank = rest.first().is_some_and(|line| line.is_empty());
+        rest.iter().take_while(|line| line.is_empty()).count()
+    }
+
+    /// Empty lines before a header, or at the end, separate; elsewhere they are
+    /// empty lines of the file.
+    fn is_separator(&self, empty: usize) -> bool {
         let heads = |line: &&str| line.starts_with("*** ") || line.starts_with("@@");
-        starts_blank && after.next().is_none_or(heads)
+        empty > 0 && self.lines.get(self.at + empty).is_none_or(heads)
     }
 }
 

@@ -3,7 +3,9 @@
 use super::super::find_text::{FileText, nearest_lines};
 use super::super::support::text_head;
 use super::grammar::{Hunk, HunkLine};
+use crate::limits::LINE_COMPARISONS;
 use serde::Serialize;
+use std::cell::Cell;
 
 /// How a line of a patch was found equal to one of the file, strictest first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -90,6 +92,8 @@ struct FileLines<'a> {
     lines: Vec<(&'a str, &'a str)>,
     /// The last line has an ending too. Whether it does stays as it is.
     ends_in_newline: bool,
+    /// How many lines were compared so far.
+    compared: Cell<usize>,
 }
 
 impl<'a> FileLines<'a> {
@@ -110,6 +114,7 @@ impl<'a> FileLines<'a> {
             text,
             lines,
             ends_in_newline: text.is_empty() || text.ends_with('\n'),
+            compared: Cell::new(0),
         }
     }
 
@@ -162,15 +167,30 @@ impl<'a> FileLines<'a> {
         Tolerance::ALL.into_iter().find_map(|tolerance| {
             let rest = self.lines.get(from..)?;
             let mut windows = rest.windows(wanted.len());
-            let at = windows.position(|window| matches(window, wanted, tolerance))?;
-            Some((from + at, tolerance))
+            let at = windows.position(|window| {
+                self.is_exhausted() || self.matches(window, wanted, tolerance)
+            })?;
+            (!self.is_exhausted()).then_some((from + at, tolerance))
         })
+    }
+
+    fn matches(&self, window: &[(&str, &str)], wanted: &[&str], tolerance: Tolerance) -> bool {
+        let mut pairs = window.iter().zip(wanted);
+        pairs.all(|((line, _), wanted)| {
+            self.compared.set(self.compared.get() + 1);
+            tolerance.same(line, wanted)
+        })
+    }
+
+    /// Lines that all look alike are compared again and again: that has an end.
+    fn is_exhausted(&self) -> bool {
+        self.compared.get() > LINE_COMPARISONS
     }
 
     fn search_at_end(&self, wanted: &[&str], from: usize) -> Option<(usize, Tolerance)> {
         let at = self.lines.len().checked_sub(wanted.len())?;
         let window = self.lines.get(at..).filter(|_| at >= from)?;
-        let fits = |tolerance: &Tolerance| matches(window, wanted, *tolerance);
+        let fits = |tolerance: &Tolerance| self.matches(window, wanted, *tolerance);
         Some((at, Tolerance::ALL.into_iter().find(fits)?))
     }
 
@@ -187,6 +207,12 @@ impl<'a> FileLines<'a> {
 
     /// Says what is in the file in place of lines that are not.
     fn missing(&self, wanted: &[&str], from: usize, what: &str) -> String {
+        if self.is_exhausted() {
+            return format!(
+                "is not placed: {what} look like too many others to be compared with all of \
+                 them; quote fewer lines, and others"
+            );
+        }
         if let Some((at, _)) = self.search(wanted, 0)
             && at < from
         {
@@ -246,11 +272,6 @@ impl<'a> FileLines<'a> {
 /// that are shown.
 const COMPARED_LINES: usize = 20_000;
 const SHOWN_BYTES: usize = 300;
-
-fn matches(window: &[(&str, &str)], wanted: &[&str], tolerance: Tolerance) -> bool {
-    let mut pairs = window.iter().zip(wanted);
-    pairs.all(|((line, _), wanted)| tolerance.same(line, wanted))
-}
 
 #[cfg(test)]
 mod tests;

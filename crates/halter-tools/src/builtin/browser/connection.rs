@@ -8,6 +8,7 @@ use super::view::BrowserView;
 use crate::limits::BROWSER_MESSAGE_BYTES;
 use anyhow::{anyhow, bail};
 use futures::future::BoxFuture;
+use serde::Deserialize;
 use serde_json::{Value, json};
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -134,22 +135,21 @@ async fn read(mut incoming: impl Incoming, out: Arc<dyn Outgoing>, shared: Arc<S
             break;
         }
         let Ok(message) = serde_json::from_slice::<Value>(&bytes) else {
+            if let Ok(Numbered { id }) = serde_json::from_slice(&bytes) {
+                hand_over(&shared, id, Err(TOO_DEEP.to_owned()));
+            }
             continue;
         };
         if let Some(id) = message.get("id").and_then(Value::as_u64) {
-            let waiter = lock(&shared.waiting)
-                .as_mut()
-                .and_then(|waiting| waiting.remove(&id));
-            if let Some(waiter) = waiter {
-                // Whoever waited may have left.
-                let _ = waiter.sender.send(answer(message));
-            }
+            shared.view.answered(id);
+            hand_over(&shared, id, answer(message));
             continue;
         }
         // Some events want something done before the page goes on.
         for reaction in shared.view.observe(&message) {
             let id = shared.next.fetch_add(1, Ordering::Relaxed);
             let page = reaction.page.as_deref();
+            shared.view.sending(page, id);
             let text = self::message(id, page, reaction.method, reaction.params);
             if out.send(text).await.is_err() {
                 break;
@@ -162,6 +162,26 @@ async fn read(mut incoming: impl Incoming, out: Arc<dyn Outgoing>, shared: Arc<S
     // Whoever waits hears that there is no answer.
     lock(&shared.waiting).take();
     shared.view.end();
+}
+
+/// Of a message, what says whose answer it is. Found however deeply the rest
+/// nests, which a page decides.
+#[derive(Deserialize)]
+struct Numbered {
+    id: u64,
+}
+
+const TOO_DEEP: &str = "the answer nests too deeply to be read; ask for a part of it";
+
+/// Gives an answer to whoever waits for it.
+fn hand_over(shared: &Shared, id: u64, answer: Answer) {
+    let waiter = lock(&shared.waiting)
+        .as_mut()
+        .and_then(|waiting| waiting.remove(&id));
+    if let Some(waiter) = waiter {
+        // Whoever waited may have left.
+        let _ = waiter.sender.send(answer);
+    }
 }
 
 /// A page that is gone answers no more: whoever waits for it hears so.
@@ -199,6 +219,14 @@ mod tests {
         }
     }
 
+    /// Tells of a tab.
+    const TAB: &str = r#"{"method": "Target.attachedToTarget", "params":
+        {"sessionId": "1", "targetInfo": {"type": "page", "targetId": "1"}}}"#;
+
+    /// How many commands set a tab up, and the number of the first.
+    const SETTING_UP: u64 = 9;
+    const FIRST_ID: u64 = 100;
+
     struct Nowhere;
 
     impl Outgoing for Nowhere {
@@ -210,20 +238,55 @@ mod tests {
     /// How many tabs are known once a message of this size came before one that
     /// tells of a tab.
     async fn tabs_after(size: usize) -> usize {
-        let tab = json!({
-            "method": "Target.attachedToTarget",
-            "params": {"sessionId": "1", "targetInfo": {"type": "page", "targetId": "1"}},
-        });
-        let messages = vec![vec![0; size], tab.to_string().into_bytes()];
-        let shared = Arc::new(Shared {
-            waiting: Mutex::new(Some(HashMap::new())),
-            next: AtomicU64::new(1),
-            view: Arc::default(),
-        });
+        let messages = [vec![0; size], TAB.as_bytes().to_vec()];
+        let messages: Vec<_> = messages.into_iter().chain(answers(SETTING_UP)).collect();
+        let shared = shared(HashMap::new());
         let view = Arc::clone(&shared.view);
         read(Told(messages.into_iter()), Arc::new(Nowhere), shared).await;
         assert!(view.has_ended());
         view.tab().1
+    }
+
+    fn shared(waiting: HashMap<u64, Waiter>) -> Arc<Shared> {
+        Arc::new(Shared {
+            waiting: Mutex::new(Some(waiting)),
+            next: AtomicU64::new(FIRST_ID),
+            view: Arc::default(),
+        })
+    }
+
+    /// What a tab answers to the commands that set it up.
+    fn answers(count: u64) -> impl Iterator<Item = Vec<u8>> {
+        let ids = FIRST_ID..FIRST_ID + count;
+        ids.map(|id| json!({"id": id, "result": {}}).to_string().into_bytes())
+    }
+
+    /// Else a call could have it go somewhere before it tells of that.
+    #[tokio::test]
+    async fn a_page_is_looked_at_once_it_has_answered_what_sets_it_up() {
+        for (count, is_open) in [(SETTING_UP - 1, false), (SETTING_UP, true)] {
+            let shared = shared(HashMap::new());
+            let view = Arc::clone(&shared.view);
+            let messages = [TAB.as_bytes().to_vec()].into_iter().chain(answers(count));
+            let messages: Vec<_> = messages.collect();
+            read(Told(messages.into_iter()), Arc::new(Nowhere), shared).await;
+            assert_eq!(view.page().is_some(), is_open, "{count}");
+        }
+    }
+
+    #[tokio::test]
+    async fn who_waits_for_an_answer_that_nests_too_deeply_hears_so() {
+        let (sender, told) = oneshot::channel();
+        let waiter = Waiter { page: None, sender };
+        let deep = format!(
+            "{{\"result\": {}{}, \"id\": 1}}",
+            "[".repeat(10_000),
+            "]".repeat(10_000)
+        );
+        let shared = shared(HashMap::from([(1, waiter)]));
+        let messages = vec![deep.into_bytes()].into_iter();
+        read(Told(messages), Arc::new(Nowhere), shared).await;
+        assert_eq!(told.await.unwrap().unwrap_err(), TOO_DEEP);
     }
 
     #[tokio::test]
@@ -235,11 +298,7 @@ mod tests {
             sender,
         };
         let waiting = HashMap::from([(1, waiter("a", sender)), (2, waiter("b", kept))]);
-        let shared = Shared {
-            waiting: Mutex::new(Some(waiting)),
-            next: AtomicU64::new(3),
-            view: Arc::default(),
-        };
+        let shared = shared(waiting);
         let gone = json!({"method": "Target.detachedFromTarget", "params": {"sessionId": "a"}});
         forget_page(&shared, &gone);
         assert_eq!(told.await.unwrap().unwrap_err(), "the page was closed");

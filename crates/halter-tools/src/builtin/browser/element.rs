@@ -16,25 +16,88 @@ const CHOOSE: &str = "function() {
     return true;
 }";
 
-/// Makes an element ready for text that replaces its own.
-const FILL: &str = "function(text) {
-    if (this.tagName === 'SELECT') {
+/// Makes an element ready for text that replaces its own (`type`), or gives it a
+/// value that nobody types (`done`). Any other answer says why neither is so.
+const FILL: &str = "function(text, submit) {
+    const kind = this.localName === 'input' ? this.type : this.localName;
+    const has_focus = () => this.getRootNode().activeElement === this;
+    const unfocused = 'it does not take the focus: it may be hidden or covered; `snapshot` shows \
+        what is there, and `click` may bring it up';
+    const tell = () => {
+        for (const event of ['input', 'change']) {
+            this.dispatchEvent(new Event(event, { bubbles: true }));
+        }
+    };
+    const takes = (value) => {
+        const probe = document.createElement('input');
+        probe.type = kind;
+        for (const name of kind === 'range' ? ['min', 'max', 'step'] : []) {
+            if (this.hasAttribute(name)) probe.setAttribute(name, this.getAttribute(name));
+        }
+        probe.value = value;
+        if (kind === 'range') return value.trim() !== '' && Number(probe.value) === Number(value);
+        if (kind === 'color') return probe.value === value.toLowerCase();
+        return value === '' || probe.value !== '';
+    };
+    const range = () => `a number from ${this.min || 0} to ${this.max || 100}` +
+        (this.step === 'any' ? '' : ` in steps of ${this.step || 1}`);
+    const set_whole = {
+        date: 'a date such as 2031-12-24',
+        time: 'a time such as 13:45',
+        'datetime-local': 'a date and time such as 2031-12-24T13:45',
+        month: 'a month such as 2031-12',
+        week: 'a week such as 2031-W52',
+        color: 'a color such as #ff8800',
+        range: kind === 'range' ? range() : '',
+    };
+    if (this.nodeType !== 1) return 'it takes no text; `snapshot` shows what does';
+    if (this.matches(':disabled')) return 'it is disabled; do first what the page wants before it';
+    if (['checkbox', 'radio', 'button', 'submit', 'reset', 'image'].includes(kind)) {
+        return 'it is a ' + kind + ', which takes no text; `click` it';
+    }
+    if (kind === 'file') {
+        return 'it takes files, which this browser does not send; use a program such as curl';
+    }
+    if (this.readOnly) {
+        return 'it is read-only; `click` it, or what is beside it, if the page fills it in that way';
+    }
+    if (kind === 'select') {
         const fits = (it) => it.value === text || it.label.trim() === text.trim();
         const found = Array.from(this.options).find(fits);
-        if (!found) return 'it has no such option';
+        if (!found) return 'it has no such option; `snapshot` shows those it has';
+        this.focus();
+        if (submit && !has_focus()) return unfocused;
         found.selected = true;
-        for (const kind of ['input', 'change']) {
-            this.dispatchEvent(new Event(kind, { bubbles: true }));
-        }
+        tell();
         return 'done';
     }
-    this.focus();
-    if (this.select) { this.select(); return 'type'; }
+    if (kind in set_whole) {
+        if (!takes(text)) return `it takes ${set_whole[kind]}`;
+        this.focus();
+        if (submit && !has_focus()) return unfocused;
+        // Past the setter of a page that watches its own changes.
+        Object.getOwnPropertyDescriptor(HTMLInputElement.prototype, 'value').set.call(this, text);
+        tell();
+        // A new value may take the focus from the part that had it.
+        if (submit) this.focus();
+        return 'done';
+    }
+    if (['input', 'textarea'].includes(this.localName)) {
+        if (kind === 'number' && !takes(text)) return 'it takes a number such as 12';
+        this.focus();
+        if (!has_focus()) return unfocused;
+        this.select();
+        return 'type';
+    }
     if (this.isContentEditable) {
+        let whole = this;
+        while (whole.parentElement?.isContentEditable) whole = whole.parentElement;
+        whole.focus();
+        if (whole.getRootNode().activeElement !== whole) return unfocused;
         getSelection().selectAllChildren(this);
         return 'type';
     }
-    return 'it takes no text';
+    return 'it takes no text; `snapshot` shows what does';
 }";
 
 /// The element that a call names.
@@ -123,7 +186,7 @@ async fn center(running: &Running, element: Value) -> Option<(f64, f64)> {
 pub(super) async fn fill(running: &Running, input: &BrowserInput) -> anyhow::Result<()> {
     let text = input.text.as_deref().unwrap_or_default();
     let element = find(running, input).await?;
-    let arguments = json!([{ "value": text }]);
+    let arguments = json!([{ "value": text }, { "value": input.submit }]);
     let ready = on_element(running, &element, FILL, arguments).await?;
     match ready.as_str() {
         Some("done") => {}
@@ -132,7 +195,7 @@ pub(super) async fn fill(running: &Running, input: &BrowserInput) -> anyhow::Res
             let params = json!({ "text": text });
             running.page("Input.insertText", params).await?;
         }
-        Some(why) => bail!("nothing was typed: {why}; `snapshot` shows what takes text"),
+        Some(why) => bail!("nothing was typed: {why}"),
         None => bail!("nothing was typed: the element is gone; take a new `snapshot`"),
     }
     if input.submit {

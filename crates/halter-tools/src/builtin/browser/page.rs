@@ -7,7 +7,7 @@ use crate::builtin::change::change_file;
 use crate::builtin::support::text_head;
 use crate::builtin::write::unless_changed;
 use crate::context::ToolContext;
-use crate::limits::BROWSER_VALUE_BYTES;
+use crate::limits::{BROWSER_CALL_MAX_SECS, BROWSER_VALUE_BYTES};
 use crate::network::ConnectError;
 use crate::web::{destination, parse};
 use anyhow::{Context as _, anyhow, bail};
@@ -15,7 +15,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use halter_protocol::limits::IMAGE_SIDE_PIXELS;
 use halter_protocol::media::pixels;
-use halter_protocol::{ContentPart, MediaFormat, ToolResult};
+use halter_protocol::{ContentPart, MediaFormat, ToolError, ToolErrorCode, ToolResult};
 use serde_json::{Map, Value, json};
 use tokio::time::{Instant, timeout_at};
 use url::Url;
@@ -85,17 +85,16 @@ pub(super) async fn act(
 /// loads at the deadline.
 async fn settle(running: &Running, deadline: Instant) -> Result<(), tokio::time::error::Elapsed> {
     let params = json!({ "expression": MOMENT, "awaitPromise": true });
-    // A page that goes elsewhere does not answer this.
-    let _ = timeout_at(deadline, running.page("Runtime.evaluate", params)).await?;
-    timeout_at(deadline, running.view.loaded()).await
+    let settled = async {
+        // A page that goes elsewhere does not answer this.
+        let _ = running.page("Runtime.evaluate", params).await;
+        running.loaded().await;
+    };
+    timeout_at(deadline, settled).await
 }
 
 /// What there is to say of the page, if it is one that may be looked at.
 async fn left(context: &ToolContext, running: &Running) -> anyhow::Result<Map<String, Value>> {
-    let refused = running.take_refusals();
-    for refusal in &refused {
-        context.report_refusal(refusal);
-    }
     let expression = "({ url: location.href, title: document.title })";
     let params = json!({ "expression": expression, "returnByValue": true });
     let answer = running.ask("Runtime.evaluate", params).await?;
@@ -106,6 +105,14 @@ async fn left(context: &ToolContext, running: &Running) -> anyhow::Result<Map<St
     };
     let url = place.get("url").and_then(Value::as_str).unwrap_or_default();
     let url = Url::parse(url).ok();
+    if let Some(url) = &url {
+        // Where a page is it asked to be, whether or not that was told.
+        running.view.expect_request(url);
+    }
+    let refused = running.take_refusals();
+    for refusal in &refused {
+        context.report_refusal(refusal);
+    }
     let host = url.as_ref().and_then(|url| destination(url).ok());
     let host = host.map(|host| host.to_string());
     if let Some(refusal) = refused.iter().find(|it| Some(&it.host) == host.as_ref()) {
@@ -137,6 +144,21 @@ async fn leave(running: &Running) -> anyhow::Result<()> {
     Ok(())
 }
 
+/// Waits no longer for a page that does not come. What the browser has open
+/// stays.
+pub(super) async fn stop(running: &Running, url: &str, input: &BrowserInput) -> anyhow::Error {
+    if let Err(error) = running.page("Page.stopLoading", json!({})).await {
+        return error;
+    }
+    let message = format!(
+        "'{url}' did not answer within {} s and is no longer waited for; the browser stays at the \
+         page before. Try again with a larger `timeout_secs` ({BROWSER_CALL_MAX_SECS} at most), \
+         or go elsewhere",
+        input.timeout_secs
+    );
+    ToolError::new(ToolErrorCode::TimedOut, message).into()
+}
+
 async fn navigate(
     context: &ToolContext,
     running: &mut Running,
@@ -145,15 +167,14 @@ async fn navigate(
     let url = parse(input.url.as_deref().unwrap_or_default())?;
     running.open_network(context);
     running.refs.clear();
+    let host = destination(&url)?.to_string();
+    running.expect_request(&url, &host);
     let params = json!({ "url": url.as_str() });
     let answer = running.page("Page.navigate", params).await?;
     let Some(error) = answer.get("errorText").and_then(Value::as_str) else {
         return Ok(());
     };
-    // The browser also asks for hosts of its own accord, which says nothing of
-    // the page.
     let refused = running.take_refusals();
-    let host = destination(&url)?.to_string();
     let asked = refused.iter().find(|refusal| refusal.host == host);
     let led = || match error {
         "net::ERR_TUNNEL_CONNECTION_FAILED" => refused.last(),
@@ -166,6 +187,10 @@ async fn navigate(
     match error {
         "net::ERR_ABORTED" => bail!(
             "'{url}' is not a page but a download, which the browser refuses; use `web_fetch`"
+        ),
+        "net::ERR_UNSAFE_REDIRECT" => bail!(
+            "'{url}' leads to what is not of the web, and was not followed; files are opened by \
+             `read`"
         ),
         error => bail!("cannot open '{url}': {error}"),
     }
@@ -217,13 +242,39 @@ async fn evaluate(
     let left = deadline.saturating_duration_since(Instant::now());
     let params = json!({
         "expression": input.expression,
-        "returnByValue": true,
         "awaitPromise": true,
         "userGesture": true,
         "replMode": true,
         "timeout": left.as_millis().max(1) as u64,
     });
-    let answer = running.page("Runtime.evaluate", params).await?;
+    let evaluated = async {
+        let answer = running.page("Runtime.evaluate", params).await?;
+        match answer.pointer("/result/objectId") {
+            // In that mode a promise is not awaited unless the expression says so.
+            Some(object) if answer.get("exceptionDetails").is_none() => {
+                let params = json!({
+                    "objectId": object,
+                    "functionDeclaration": "function() { return this; }",
+                    "awaitPromise": true,
+                    "returnByValue": true,
+                });
+                running.page("Runtime.callFunctionOn", params).await
+            }
+            _ => Ok(answer),
+        }
+    };
+    let Ok(answer) = timeout_at(deadline, evaluated).await else {
+        // A page that still answers only waits.
+        let params = json!({ "expression": "0" });
+        running.page("Runtime.evaluate", params).await?;
+        let message = format!(
+            "the expression did not end within {} s; the page stays open. Await less, or try \
+             again with a larger `timeout_secs` ({BROWSER_CALL_MAX_SECS} at most)",
+            input.timeout_secs
+        );
+        return Err(ToolError::new(ToolErrorCode::TimedOut, message).into());
+    };
+    let answer = answer?;
     if let Some(details) = answer.get("exceptionDetails") {
         let thrown = details.pointer("/exception/description");
         let thrown = thrown.or_else(|| details.get("text"));

@@ -12,7 +12,7 @@ use crate::session::ToolSessionState;
 use crate::web::{RemoteBrowser, Tls};
 use anyhow::{Context as _, anyhow, bail};
 use async_trait::async_trait;
-use halter_policy::HostRefusal;
+use halter_policy::{HostRefusal, SandboxMode};
 use halter_protocol::{ToolError, ToolErrorCode};
 use serde_json::{Value, json};
 use std::collections::HashMap;
@@ -21,11 +21,23 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::Mutex;
+use url::Url;
 
 pub(super) const MISSING: &str = "no Chromium is installed; install the package `chromium`";
 
 /// What Chromium says where it cannot have its own sandbox.
 const NO_SANDBOX_WORDS: &str = "No usable sandbox";
+
+/// Why a policy that requires a sandbox refuses a browser.
+const UNSANDBOXED: &str =
+    "policy.sandbox = \"require\", and Chromium would run without its sandbox";
+
+/// Whether a document has loaded. One that a script writes anew after that says
+/// that it loads as long as the script does not close it, which few do.
+const WHOLE: &str = "document.readyState === 'complete' || performance.timing.loadEventEnd > 0";
+
+/// How long a document that still loads is left alone.
+const NEXT_LOOK: Duration = Duration::from_millis(50);
 
 /// What a session keeps of its browser.
 #[derive(Default)]
@@ -56,7 +68,11 @@ impl Running {
     /// Starts a browser.
     pub(super) async fn start(context: &ToolContext) -> anyhow::Result<Self> {
         let program = find(context.tool_sessions.base_environment()).context(MISSING)?;
+        let required = context.policy.sandbox_mode() == SandboxMode::Require;
         if rustix::process::geteuid().is_root() {
+            if required {
+                bail!("{UNSANDBOXED}: it has none for root; run the harness as a plain user");
+            }
             let mut running = Self::start_with(context, &program, OwnSandbox::Off).await?;
             running.note = Some(
                 "Chromium runs without its own sandbox, which it does not have for root; run the \
@@ -66,6 +82,12 @@ impl Running {
         }
         match Self::start_with(context, &program, OwnSandbox::Kept).await {
             Err(error) if error.to_string().contains(NO_SANDBOX_WORDS) => {
+                if required {
+                    bail!(
+                        "{UNSANDBOXED}: the system grants it none; install the package \
+                         `chromium-sandbox`, or let users make user namespaces"
+                    );
+                }
                 let mut running = Self::start_with(context, &program, OwnSandbox::Off).await?;
                 running.note = Some(
                     "Chromium runs without its own sandbox: the system grants it none (neither \
@@ -168,6 +190,8 @@ impl Running {
             self.browser("Target.createTarget", page).await?;
         }
         self.view.first_page().await;
+        // Else the end of its loading could be taken for that of the next page.
+        self.loaded().await;
         match self.view.has_ended() {
             true => bail!("it has ended"),
             false => Ok(()),
@@ -193,6 +217,24 @@ impl Running {
         )
     }
 
+    /// Waits until the page that is looked at has loaded. That the one before it
+    /// stopped loading may be told after it has started, so it is asked, too.
+    pub(super) async fn loaded(&self) {
+        let whole = json!({ "expression": WHOLE, "returnByValue": true });
+        loop {
+            self.view.loaded().await;
+            let answer = self.page("Runtime.evaluate", whole.clone()).await;
+            let value = answer
+                .as_ref()
+                .ok()
+                .and_then(|it| it.pointer("/result/value"));
+            if value != Some(&json!(false)) {
+                return;
+            }
+            tokio::time::sleep(NEXT_LOOK).await;
+        }
+    }
+
     /// Lets pages reach what a call was let through to.
     pub(super) fn open_network(&self, context: &ToolContext) {
         if let Some(proxy) = &self.proxy {
@@ -200,10 +242,24 @@ impl Running {
         }
     }
 
-    /// Takes what its pages were refused.
+    /// A page is about to ask for an address: what was refused there before
+    /// says nothing of it.
+    pub(super) fn expect_request(&self, url: &Url, host: &str) {
+        self.view.expect_request(url);
+        if let Some(proxy) = &self.proxy {
+            drop(proxy.refusals().take_where(|refusal| refusal.host == host));
+        }
+    }
+
+    /// Takes what its pages were refused. The browser also asks for hosts of its
+    /// own accord, which says nothing of the pages. A page may be refused before
+    /// its request is told, so what no page is known to have asked for stays.
     pub(super) fn take_refusals(&self) -> Vec<HostRefusal> {
-        let proxy = self.proxy.as_ref();
-        proxy.map_or_else(Vec::new, |proxy| proxy.refusals().take())
+        let Some(proxy) = &self.proxy else {
+            return Vec::new();
+        };
+        let by_a_page = |refusal: &HostRefusal| self.view.has_requested(&refusal.host);
+        proxy.refusals().take_where(by_a_page)
     }
 
     /// A command to the browser itself.

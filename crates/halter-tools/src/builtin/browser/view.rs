@@ -1,11 +1,13 @@
 //! What is known of a browser from its events: its pages, whether they load,
 //! what they wrote to their consoles, and the dialogs they opened.
 
-use crate::limits::{BROWSER_CONSOLE_CHARS, BROWSER_CONSOLE_LINES, BROWSER_TABS};
+use crate::limits::{BROWSER_CONSOLE_CHARS, BROWSER_CONSOLE_LINES, BROWSER_HOSTS, BROWSER_TABS};
+use halter_policy::{Destination, Host};
 use serde_json::{Value, json};
-use std::collections::VecDeque;
+use std::collections::{HashSet, VecDeque};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use tokio::sync::Notify;
+use url::Url;
 
 /// The state that events describe. Told by the reader of the connection, asked
 /// by calls.
@@ -19,12 +21,16 @@ pub(super) struct BrowserView {
 struct ViewState {
     /// Open pages, the one that is looked at last.
     pages: Vec<PageView>,
+    /// Pages that have not taken in yet what they are to tell.
+    opening: Vec<OpeningPage>,
     console: VecDeque<Value>,
     dialogs: Vec<Value>,
     /// How a dialog that asks something is answered.
     dialog_answer: DialogAnswer,
     /// The only profile whose pages are ours, in a browser that others use.
     profile: Option<String>,
+    /// Hosts, with ports, that pages asked for.
+    requested: HashSet<String>,
     ended: bool,
 }
 
@@ -34,6 +40,16 @@ struct PageView {
     session: String,
     target: String,
     loading: bool,
+    /// The address that it goes to, until the server there answers.
+    awaited: Option<String>,
+}
+
+/// A tab that is being set up.
+#[derive(Debug)]
+struct OpeningPage {
+    page: PageView,
+    /// The commands for that which it has not answered.
+    unanswered: HashSet<u64>,
 }
 
 /// What dialogs are answered with.
@@ -82,9 +98,25 @@ impl BrowserView {
         (last, state.pages.len())
     }
 
+    /// The address that the page which is looked at goes to, while the server
+    /// there has not answered.
+    pub(super) fn awaited(&self) -> Option<String> {
+        self.lock().pages.last()?.awaited.clone()
+    }
+
     /// Leaves pages of other profiles alone from now on.
     pub(super) fn show_only(&self, profile: &str) {
         self.lock().profile = Some(profile.to_owned());
+    }
+
+    /// Counts an address as asked for before the browser tells so.
+    pub(super) fn expect_request(&self, url: &Url) {
+        self.lock().request(url);
+    }
+
+    /// Whether a page asked for a host.
+    pub(super) fn has_requested(&self, host: &str) -> bool {
+        self.lock().requested.contains(host)
     }
 
     /// Whether the browser is gone.
@@ -122,8 +154,10 @@ impl BrowserView {
 
     /// Waits until the page that is looked at has loaded.
     pub(super) async fn loaded(&self) {
-        self.wait(|state| state.ended || state.pages.last().is_none_or(|page| !page.loading))
-            .await;
+        let is_loading = |state: &ViewState| {
+            !state.opening.is_empty() || state.pages.last().is_some_and(|page| page.loading)
+        };
+        self.wait(|state| state.ended || !is_loading(state)).await;
     }
 
     async fn wait(&self, holds: impl Fn(&ViewState) -> bool) {
@@ -138,7 +172,29 @@ impl BrowserView {
         }
     }
 
-    /// Takes an event.
+    /// A command that an event called for is about to be sent to a page.
+    pub(super) fn sending(&self, page: Option<&str>, id: u64) {
+        let mut state = self.lock();
+        let mut opening = state.opening.iter_mut();
+        if let Some(opening) = opening.find(|it| Some(it.page.session.as_str()) == page) {
+            opening.unanswered.insert(id);
+        }
+    }
+
+    /// A command was answered. A page that has answered all of its first ones
+    /// is looked at: before that it may not tell of what it is made to do.
+    pub(super) fn answered(&self, id: u64) {
+        let mut state = self.lock();
+        let mut opening = state.opening.iter_mut();
+        let place = opening.position(|it| it.unanswered.remove(&id) && it.unanswered.is_empty());
+        let Some(place) = place else { return };
+        let opened = state.opening.remove(place);
+        state.pages.push(opened.page);
+        drop(state);
+        self.changed.notify_waiters();
+    }
+
+    /// Takes an event, and says what it calls for.
     pub(super) fn observe(&self, event: &Value) -> Vec<Reaction> {
         let text = |value: &Value, key: &str| {
             let value = value.get(key).and_then(Value::as_str);
@@ -152,16 +208,37 @@ impl BrowserView {
             "Target.detachedFromTarget" => {
                 let gone = text(params, "sessionId");
                 state.pages.retain(|page| page.session != gone);
+                state.opening.retain(|it| it.page.session != gone);
                 Vec::new()
             }
             "Page.frameStartedLoading" | "Page.frameStoppedLoading" => {
                 let loading = method == "Page.frameStartedLoading";
-                let frame = text(params, "frameId");
-                // The frame of a page has the name of its tab.
-                for page in &mut state.pages {
-                    if page.session == session && page.target == frame {
-                        page.loading = loading;
+                state.change_page(&session, &text(params, "frameId"), |page| {
+                    page.loading = loading;
+                    if !loading {
+                        page.awaited = None;
                     }
+                });
+                Vec::new()
+            }
+            "Page.frameStartedNavigating" => {
+                let within = text(params, "navigationType").ends_with("ameDocument");
+                let url = (!within).then(|| text(params, "url"));
+                state.change_page(&session, &text(params, "frameId"), |page| {
+                    page.awaited = url;
+                });
+                Vec::new()
+            }
+            "Page.frameNavigated" => {
+                let frame = params.get("frame").unwrap_or(&Value::Null);
+                state.change_page(&session, &text(frame, "id"), |page| page.awaited = None);
+                Vec::new()
+            }
+            "Network.requestWillBeSent" | "Network.webSocketCreated" => {
+                let asked = params.pointer("/request/url").or_else(|| params.get("url"));
+                let asked = asked.and_then(Value::as_str).unwrap_or_default();
+                if let Ok(url) = Url::parse(asked) {
+                    state.request(&url);
                 }
                 Vec::new()
             }
@@ -228,7 +305,7 @@ impl ViewState {
         if text("/targetInfo/type") != "page" {
             return vec![go_on];
         }
-        if self.pages.len() >= BROWSER_TABS {
+        if self.pages.len() + self.opening.len() >= BROWSER_TABS {
             let close = Reaction {
                 page: None,
                 method: "Target.closeTarget",
@@ -237,6 +314,9 @@ impl ViewState {
             self.write("warning", "a tab was closed at once: too many are open");
             return vec![go_on, close];
         }
+        // A page without the focus hears of the focus of its elements with the
+        // first key, which may then go elsewhere.
+        let focused = json!({ "enabled": true });
         let closed = ["file:*", "chrome:*", "view-source:*", "devtools:*"];
         let reactions = vec![
             Reaction::new(&session, "Page.enable", json!({})),
@@ -250,14 +330,41 @@ impl ViewState {
                 "Network.setBlockedURLs",
                 json!({ "urls": closed }),
             ),
+            Reaction::new(&session, "Emulation.setFocusEmulationEnabled", focused),
             go_on,
         ];
-        self.pages.push(PageView {
-            session,
-            target,
-            loading: false,
+        self.opening.push(OpeningPage {
+            page: PageView {
+                session,
+                target,
+                loading: false,
+                awaited: None,
+            },
+            unanswered: HashSet::new(),
         });
         reactions
+    }
+
+    /// Takes an event of a frame, if it is that of a whole page, which has the
+    /// name of its tab.
+    fn change_page(&mut self, session: &str, frame: &str, change: impl FnOnce(&mut PageView)) {
+        let opening = self.opening.iter_mut().map(|it| &mut it.page);
+        let mut pages = self.pages.iter_mut().chain(opening);
+        if let Some(page) = pages.find(|it| it.session == session && it.target == frame) {
+            change(page);
+        }
+    }
+
+    /// A page asks for an address.
+    fn request(&mut self, url: &Url) {
+        let host = url.host_str().and_then(|host| Host::parse(host).ok());
+        let Some(host) = host else { return };
+        if self.requested.len() >= BROWSER_HOSTS {
+            self.requested.clear();
+        }
+        let port = url.port_or_known_default();
+        self.requested
+            .insert(Destination { host, port }.to_string());
     }
 
     /// A page waits for its dialog: it is answered at once.
@@ -310,12 +417,53 @@ mod tests {
     fn open_tab(view: &BrowserView, number: usize) -> Vec<Reaction> {
         let target = json!({"type": "page", "targetId": format!("tab {number}")});
         let params = json!({"sessionId": format!("page {number}"), "targetInfo": target});
-        view.observe(&json!({"method": "Target.attachedToTarget", "params": params}))
+        let opened = json!({"method": "Target.attachedToTarget", "params": params});
+        let reactions = view.observe(&opened);
+        for (id, reaction) in (0..).zip(&reactions) {
+            view.sending(reaction.page.as_deref(), id);
+        }
+        for id in (0..).take(reactions.len()) {
+            view.answered(id);
+        }
+        reactions
     }
 
     fn write(view: &BrowserView, line: &str) {
         let params = json!({"type": "log", "args": [{"value": line}]});
         view.observe(&json!({"method": "Runtime.consoleAPICalled", "params": params}));
+    }
+
+    #[test]
+    fn hosts_are_those_that_pages_asked_for() {
+        let view = BrowserView::default();
+        let asked = [
+            (
+                "Network.requestWillBeSent",
+                json!({"request": {"url": "https://a.example/x"}}),
+            ),
+            (
+                "Network.webSocketCreated",
+                json!({"url": "wss://b.example:8443/s"}),
+            ),
+            (
+                "Network.requestWillBeSent",
+                json!({"request": {"url": "data:text/plain,x"}}),
+            ),
+        ];
+        for (method, params) in asked {
+            view.observe(&json!({"method": method, "params": params}));
+        }
+        assert!(view.has_requested("a.example:443"));
+        assert!(view.has_requested("b.example:8443"));
+        assert!(!view.has_requested("update.example:443"));
+        for number in 0..BROWSER_HOSTS {
+            let url = format!("https://{number}.example/");
+            let params = json!({"request": {"url": url}});
+            view.observe(&json!({"method": "Network.requestWillBeSent", "params": params}));
+        }
+        assert!(!view.has_requested("a.example:443"), "it began anew");
+        let last = format!("{}.example:443", BROWSER_HOSTS - 1);
+        assert!(view.has_requested(&last));
     }
 
     #[test]

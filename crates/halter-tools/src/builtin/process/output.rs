@@ -1,6 +1,7 @@
 //! Output of a job, as a result shows it.
 
 use super::Job;
+use crate::context::ToolContext;
 use crate::limits::JOB_RESULT_BYTES;
 use serde_json::Value;
 
@@ -15,8 +16,13 @@ pub(super) enum Shown {
 
 /// The state of a job and its output from an offset on, within the bound of a
 /// result.
-pub(super) async fn answer(job: &Job, asked: u64, which: Shown) -> anyhow::Result<Value> {
-    let mut answer = job.row();
+pub(super) async fn answer(
+    context: &ToolContext,
+    job: &Job,
+    asked: u64,
+    which: Shown,
+) -> anyhow::Result<Value> {
+    let mut answer = job.row(context);
     let progress = job.running.progress();
     let newest = progress.printed.saturating_sub(JOB_RESULT_BYTES as u64);
     let from = match which {

@@ -1,5 +1,6 @@
 //! What a person would see in a terminal.
 
+use super::line_drawing::LineDrawing;
 use crate::exec::TerminalSize;
 use crate::limits::{PTY_HIGHLIGHTED, PTY_TITLE_CHARS};
 use serde_json::{Map, Value, json};
@@ -10,6 +11,7 @@ use vt100::{Callbacks, Parser, Screen};
 /// The screen of one terminal.
 pub(super) struct TerminalScreen {
     parser: Parser<TerminalReports>,
+    lines: LineDrawing,
 }
 
 /// What a program asks its terminal, and tells it.
@@ -57,15 +59,17 @@ impl TerminalScreen {
         let (rows, columns) = cells(size);
         Self {
             parser: Parser::new_with_callbacks(rows, columns, 0, TerminalReports::default()),
+            lines: LineDrawing::default(),
         }
     }
 
     /// Shows output. Returns what the terminal answers to it.
     pub(super) fn show(&mut self, output: &[u8]) -> Vec<u8> {
+        let output = self.lines.translate(output);
         let parser = AssertUnwindSafe(&mut self.parser);
         let shown = std::panic::catch_unwind(|| {
             let AssertUnwindSafe(parser) = { parser };
-            parser.process(output);
+            parser.process(&output);
         });
         if shown.is_err() {
             // A defect of the screen model must not end the terminal.

@@ -1,6 +1,7 @@
 //! The terminals of a session.
 
 use super::screen::TerminalScreen;
+use crate::builtin::refused::ReportedHosts;
 use crate::context::{ToolContext, cancelled};
 use crate::exec::{BackgroundCommand, RunningCommand, TerminalSize};
 use crate::limits::{PTY_READ_BYTES, PTY_SETTLE_TIME, PTY_TERMINALS};
@@ -26,6 +27,7 @@ impl ToolSessionState for Terminals {}
 pub(super) struct OpenTerminal {
     pub(super) id: String,
     pub(super) command: Arc<dyn RunningCommand>,
+    pub(super) reported: ReportedHosts,
     screen: Arc<SharedScreen>,
     _feeder: AbortOnDropHandle<()>,
 }
@@ -72,7 +74,7 @@ impl Terminals {
         size: TerminalSize,
     ) -> anyhow::Result<(Arc<OpenTerminal>, Option<String>)> {
         self.make_room()?;
-        let started = context.exec()?.start(command).await?;
+        let started = context.exec().await?.start(command).await?;
         let number = self.started.fetch_add(1, Ordering::Relaxed) + 1;
         let screen = Arc::new(SharedScreen {
             screen: Mutex::new(TerminalScreen::new(size)),
@@ -82,6 +84,7 @@ impl Terminals {
         let terminal = Arc::new(OpenTerminal {
             id: format!("pty_{number}"),
             command: started.command,
+            reported: ReportedHosts::default(),
             screen,
             _feeder: AbortOnDropHandle::new(tokio::spawn(feeder)),
         });

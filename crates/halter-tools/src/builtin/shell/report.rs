@@ -1,6 +1,7 @@
 //! A finished command, as the tool's result.
 
 use super::Timeout;
+use crate::builtin::refused::{add_hosts, add_sandbox_note};
 use crate::exec::{ExitStatus, FinishedCommand, FinishedOutput};
 use halter_protocol::ToolResult;
 use halter_protocol::encoding::escape_path;
@@ -24,16 +25,8 @@ pub(super) fn result(finished: FinishedCommand, timeout: &Timeout) -> ToolResult
                     those of an earlier command";
         result.insert("note".into(), note.into());
     }
-    if !finished.refused_hosts.is_empty() {
-        let refused = finished.refused_hosts.iter();
-        let refused: Vec<String> = refused
-            .map(|it| format!("{} (rule {})", it.message(), it.rule))
-            .collect();
-        result.insert("network_refused".into(), refused.into());
-    }
-    if let Some(note) = finished.sandbox_note {
-        result.insert("sandbox_note".into(), note.into());
-    }
+    add_hosts(&mut result, &finished.refused_hosts);
+    add_sandbox_note(&mut result, finished.sandbox_note);
     ToolResult::json(Value::Object(result))
 }
 

@@ -1,11 +1,12 @@
 //! Background commands as children of this process.
 
 use super::LocalSession;
+use super::side::CommandNetwork;
 use crate::exec::{
-    BackgroundCommand, BackgroundEnd, BackgroundProgress, Environment, KeptOutput, OutputPiece,
-    RunningCommand, StartedCommand, TerminalSize,
+    BackgroundCommand, BackgroundEnd, BackgroundProgress, Environment, KeptOutput, NamedSandbox,
+    OutputPiece, RunningCommand, StartedCommand, TerminalSize,
 };
-use crate::network::FilteringProxy;
+use crate::network::ProxyRefusals;
 use anyhow::{Context as _, anyhow, bail};
 use async_trait::async_trait;
 use futures::FutureExt as _;
@@ -15,11 +16,12 @@ use halter_exec::limits::DEFAULT_GRACE;
 use halter_exec::{
     Command, ExecError, OutputPipe, Process, ProcessStreams, Signal, Stdin, find_program,
 };
+use halter_policy::HostRefusal;
 use std::ffi::OsStr;
 use std::future::Future;
 use std::path::PathBuf;
 use std::pin::{Pin, pin};
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 use std::time::Duration;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio_util::sync::CancellationToken;
@@ -69,6 +71,9 @@ struct CommandState {
     /// Gone once the input has ended.
     input: Mutex<Option<Arc<InputSpool>>>,
     progress: watch::Sender<BackgroundProgress>,
+    refusals: ProxyRefusals,
+    /// There before the end is.
+    refusal_note: OnceLock<String>,
 }
 
 impl CommandState {
@@ -91,6 +96,11 @@ impl CommandState {
         let printed = output.total();
         drop(output);
         self.progress.send_modify(|it| it.printed = printed);
+    }
+
+    fn text(&self) -> String {
+        let output = self.output.lock().unwrap_or_else(PoisonError::into_inner);
+        output.text()
     }
 
     fn take_input(&self) -> Option<Arc<InputSpool>> {
@@ -123,7 +133,7 @@ impl LocalSession {
             None => Process::spawn(&spec)?,
         };
         drop(around.pinned);
-        let running = self.watch(process, streams, &command, around.proxy)?;
+        let running = self.watch(process, streams, &command, around.network, around.named)?;
         Ok(StartedCommand {
             command: Arc::new(running),
             sandbox_note: around.note,
@@ -136,7 +146,8 @@ impl LocalSession {
         process: Process,
         streams: ProcessStreams,
         command: &BackgroundCommand,
-        proxy: Option<FilteringProxy>,
+        network: CommandNetwork,
+        sandbox: Option<NamedSandbox>,
     ) -> anyhow::Result<LocalCommand> {
         let input = streams.stdin.context("a command without input")?;
         let state = Arc::new(CommandState {
@@ -144,6 +155,8 @@ impl LocalSession {
             output: Mutex::new(KeptOutput::new(command.kept_bytes)),
             input: Mutex::new(Some(Arc::new(input))),
             progress: watch::Sender::default(),
+            refusals: network.refusals.clone(),
+            refusal_note: OnceLock::new(),
         });
         self.background.add(&state);
         let (requests, inbox) = mpsc::channel(WAITING_REQUESTS);
@@ -153,7 +166,8 @@ impl LocalSession {
             inbox,
             stop: stop.clone(),
             deadline: command.deadline,
-            _proxy: proxy,
+            sandbox,
+            _network: network,
         };
         tokio::spawn(supervisor.run(process, streams.stdout));
         Ok(LocalCommand {
@@ -216,6 +230,14 @@ impl RunningCommand for LocalCommand {
         *self.state.progress.borrow()
     }
 
+    fn refusal_note(&self) -> Option<String> {
+        self.state.refusal_note.get().cloned()
+    }
+
+    fn refused_hosts(&self) -> Vec<HostRefusal> {
+        self.state.refusals.all()
+    }
+
     async fn printed_more_than(&self, bytes: u64) -> BackgroundProgress {
         let more = |it: &BackgroundProgress| it.printed > bytes || it.end.is_some();
         self.state.wait(more).await
@@ -273,8 +295,8 @@ struct Supervisor {
     inbox: mpsc::Receiver<Request>,
     stop: CancellationToken,
     deadline: Option<Duration>,
-    /// Its way to hosts, if it has one of its own.
-    _proxy: Option<FilteringProxy>,
+    sandbox: Option<NamedSandbox>,
+    _network: CommandNetwork,
 }
 
 impl Supervisor {
@@ -297,6 +319,11 @@ impl Supervisor {
             status: waited.ok().map(|(status, _)| status),
             timed_out,
         };
+        if let (Some(sandbox), Some(status)) = (self.sandbox, end.status)
+            && let Some(note) = sandbox.refusal_note(status, &[&self.state.text()])
+        {
+            let _ = self.state.refusal_note.set(note);
+        }
         self.state.progress.send_modify(|it| it.end = Some(end));
     }
 

@@ -9,8 +9,8 @@
 use super::hand_over::{HandOver, way_back};
 use super::pinned::PinnedDirectory;
 use super::{OpenShell, SessionShell, with_scratch};
-use crate::exec::{Environment, ExecPlace, SessionSandbox};
-use crate::network::FilteringProxy;
+use crate::exec::{Environment, ExecPlace, NamedSandbox, SessionSandbox};
+use crate::network::{FilteringProxy, ProxyClient, ProxyRefusals};
 use crate::scratch::ScratchDir;
 use anyhow::{Context as _, bail};
 use halter_exec::host::Sandbox;
@@ -72,7 +72,10 @@ impl SessionShell {
     ) -> anyhow::Result<(OpenShell<'_>, Option<PathBuf>)> {
         self.open(scratch).await?;
         if !self.is_aside(place) {
-            return Ok((self.open(scratch).await?, cwd));
+            let open = self.open(scratch).await?;
+            let here = open.shell.cwd().to_owned();
+            let enters_anew = open.sandbox.cover_again(&here).await?;
+            return Ok((open, cwd.or(enters_anew.then_some(here))));
         }
         check_place(place, &self.bounds)?;
         let main = self.main.as_mut().context("the shell is gone")?;
@@ -82,7 +85,13 @@ impl SessionShell {
         inside.extend(main.variables.iter().cloned());
         let going = HandOver::new(&report, &self.written, &inside);
         let side = match self.side.take() {
-            Some(side) if side.place == *place => side,
+            Some(mut side) if side.place == *place => {
+                // What was made elsewhere is protected here, too; its shell is
+                // started anew.
+                side.placed.sandbox.forget_changes().await;
+                side.placed.sandbox.cover_again(&self.working_dir).await?;
+                side
+            }
             other => {
                 if let Some(other) = other {
                     other.close().await;
@@ -163,8 +172,39 @@ pub(super) struct CommandSurroundings {
     pub(super) pinned: Option<PinnedDirectory>,
     pub(super) environment: Environment,
     pub(super) sandbox: Option<Arc<Sandbox>>,
-    pub(super) proxy: Option<FilteringProxy>,
+    pub(super) named: Option<NamedSandbox>,
+    pub(super) network: CommandNetwork,
     pub(super) note: Option<String>,
+}
+
+/// The way of a command to hosts. Kept until it has ended.
+#[derive(Debug, Default)]
+pub(super) struct CommandNetwork {
+    _proxy: Option<FilteringProxy>,
+    _client: Option<ProxyClient>,
+    /// What it is refused.
+    pub(super) refusals: ProxyRefusals,
+}
+
+impl CommandNetwork {
+    /// By a proxy of its own, if there is one.
+    fn own(proxy: Option<FilteringProxy>) -> Self {
+        let refusals = proxy.as_ref().map(|it| it.refusals().clone());
+        Self {
+            refusals: refusals.unwrap_or_default(),
+            _proxy: proxy,
+            _client: None,
+        }
+    }
+
+    /// By the proxy of others.
+    fn shared(client: ProxyClient) -> Self {
+        Self {
+            refusals: client.refusals().clone(),
+            _proxy: None,
+            _client: Some(client),
+        }
+    }
 }
 
 impl SessionShell {
@@ -180,13 +220,21 @@ impl SessionShell {
         let main = self.main.as_mut().context("the shell is gone")?;
         let mut environment = self.environment.clone();
         if !is_aside {
+            let directory = cwd.unwrap_or_else(|| main.shell.cwd().to_owned());
+            main.sandbox.cover_again(&directory).await?;
             environment.extend(main.variables.iter().cloned());
+            let client = main.proxy.as_ref().map(FilteringProxy::client);
+            let network = client.map_or_else(CommandNetwork::default, |client| {
+                environment.extend(SessionSandbox::variables_of(&client, &self.network));
+                CommandNetwork::shared(client)
+            });
             return Ok(CommandSurroundings {
-                directory: cwd.unwrap_or_else(|| main.shell.cwd().to_owned()),
+                directory,
                 pinned: None,
                 environment,
                 sandbox: main.sandbox.sandbox().cloned(),
-                proxy: None,
+                named: main.sandbox.named(),
+                network,
                 note: main.sandbox.standing_note(),
             });
         }
@@ -206,7 +254,8 @@ impl SessionShell {
             pinned: Some(pinned),
             environment,
             sandbox: placed.sandbox.sandbox().cloned(),
-            proxy: placed.proxy,
+            named: placed.sandbox.named(),
+            network: CommandNetwork::own(placed.proxy),
             note: outside.then(|| OUTSIDE_NOTE.to_owned()),
         })
     }

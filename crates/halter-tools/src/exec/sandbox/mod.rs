@@ -2,32 +2,40 @@
 //! about it.
 
 mod attached;
+mod changes;
+mod limits;
 mod note;
 mod repositories;
-mod tool_sets;
+mod sockets;
 mod watch;
 
 use crate::builtin::blocking;
-use crate::limits::WATCHED_DIRECTORIES;
-use crate::network::{Connector, FilteringProxy, HostResolver, proxy_environment};
+use crate::network::{Connector, FilteringProxy, HostResolver, ProxyClient, proxy_environment};
+use anyhow::Context as _;
 pub use attached::AttachedProgram;
+pub use changes::{SandboxWatch, SeenChanges};
+use changes::{WatchedChanges, WatchedPaths};
 use halter_exec::host::Sandbox;
 use halter_exec::{
-    Containment, ContainmentRung, Environment, ExecError, NetworkAccess, SandboxSpec,
-    probe_containment,
+    Containment, ContainmentRung, Environment, ExecError, NetworkAccess, SandboxSpec, ToolScope,
+    landlock_lists_programs, landlock_scopes, make_tool_places, probe_containment, tool_files,
 };
-use halter_policy::limits::SANDBOX_WALK_ENTRIES;
-use halter_policy::{NetworkPolicy, SandboxBounds, SandboxMode};
-pub use note::refusal_note;
+use halter_policy::{NetworkPolicy, SandboxBounds, SandboxMode, is_searched_by_sandbox};
+use limits::limits;
+pub use limits::partly_searched_workspace;
+pub use note::NamedSandbox;
 use repositories::RepositoriesBelow;
 use serde::Serialize;
-use std::path::PathBuf;
+use std::net::{Ipv4Addr, SocketAddrV4};
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use watch::ProtectedPaths;
 
 /// The port of the proxy on the loopback interface of a sandbox, which has no
 /// other services.
 const PROXY_PORT: u16 = 3128;
+
+/// Where commands reach it, but for those that have an address of their own.
+const PROXY_ADDRESS: SocketAddrV4 = SocketAddrV4::new(Ipv4Addr::LOCALHOST, PROXY_PORT);
 
 /// The rungs, strongest first.
 const RUNGS: [ContainmentRung; 2] = [ContainmentRung::Namespaces, ContainmentRung::Landlock];
@@ -41,7 +49,8 @@ pub struct SandboxStatus {
     pub requested: &'static str,
     /// The rung that is in use; absent: none.
     pub active: Option<&'static str>,
-    /// What that rung does not hold of what was asked.
+    /// What that rung does not hold of what was asked; where one is required
+    /// and there is none, what the best that works here does not.
     pub not_held: Vec<String>,
     /// What is kept only as far as can be said, whatever the rung.
     pub limits: Vec<String>,
@@ -90,46 +99,10 @@ pub struct SessionSandbox {
     status: SandboxStatus,
     /// Absent where there is to be no sandbox, and while somebody looks.
     watched: Option<WatchedPaths>,
-}
-
-/// What the kernel does not keep from commands, and what of it they change.
-#[derive(Debug)]
-struct WatchedPaths {
-    protected: ProtectedPaths,
-    repositories: RepositoriesBelow,
-}
-
-/// What a command changed of that.
-#[derive(Debug, Default)]
-struct WatchedChanges {
-    /// Protected paths, those of repositories included that were made earlier.
-    changed: Vec<PathBuf>,
-    /// The `.git` of new repositories.
-    made: Vec<PathBuf>,
-}
-
-impl WatchedPaths {
-    fn look(rung: Option<ContainmentRung>, bounds: &SandboxBounds) -> Self {
-        let repositories = RepositoriesBelow::look(&bounds.writable);
-        let mut protected = repositories::protected_in(repositories.known());
-        protected.retain(|path| !bounds.protected.contains(path));
-        if rung != Some(ContainmentRung::Namespaces) {
-            protected.extend(bounds.protected.iter().cloned());
-        }
-        Self {
-            protected: ProtectedPaths::look(protected),
-            repositories,
-        }
-    }
-
-    fn changes(&mut self) -> WatchedChanges {
-        let changed = self.protected.changed();
-        let made = self.repositories.made();
-        let new = repositories::protected_in(&made).into_iter();
-        let new: Vec<PathBuf> = new.filter(|path| !self.protected.has(path)).collect();
-        self.protected.add(new);
-        WatchedChanges { changed, made }
-    }
+    /// What is said with the result of every command.
+    standing_note: Option<String>,
+    /// What is said once, with the result of the first command.
+    first_note: Option<String>,
 }
 
 /// The way of the processes in a sandbox to the hosts they may reach.
@@ -162,14 +135,23 @@ impl SessionSandbox {
         let mut session = Self {
             sandbox: None,
             watched: None,
+            standing_note: None,
+            first_note: None,
             status: status.clone(),
         };
         if bounds.mode == SandboxMode::Off {
             return Ok(session);
         }
-        let mut active = None;
+        let unsearched = partly_searched_workspace(bounds);
+        if bounds.mode == SandboxMode::Require
+            && let Some(unsearched) = unsearched
+        {
+            return Err(SandboxRequired {
+                reasons: unsearched,
+            });
+        }
         for rung in RUNGS {
-            let missing = not_held(rung, bounds);
+            let missing = not_held_by(rung, bounds);
             if bounds.mode == SandboxMode::Require && !missing.is_empty() {
                 let reason = format!("it does not hold: {}", missing.join(", "));
                 status.rungs.push(RungStatus::missing(rung, reason));
@@ -179,16 +161,15 @@ impl SessionSandbox {
                 containment: Some(containment(rung, bounds, environment)),
                 ..SandboxSpec::default()
             };
-            match Sandbox::establish(spec, name) {
+            match established(spec, name) {
                 Ok(sandbox) => {
                     status.rungs.push(RungStatus::supported(rung));
                     status.active = Some(rung.name());
                     status.not_held = missing;
                     session.sandbox = Some(Arc::new(sandbox));
-                    active = Some(rung);
                     break;
                 }
-                Err(error) => status.rungs.push(RungStatus::failed(rung, &error)),
+                Err(reason) => status.rungs.push(RungStatus::missing(rung, reason)),
             }
         }
         if session.sandbox.is_none() && bounds.mode == SandboxMode::Require {
@@ -200,8 +181,13 @@ impl SessionSandbox {
                 reasons: reasons.collect::<Vec<_>>().join("; "),
             });
         }
-        let watched = WatchedPaths::look(active, bounds);
-        status.limits = limits(&watched.repositories);
+        let watched = WatchedPaths::look(bounds);
+        session.standing_note = note::standing(&status);
+        if let Some(rung) = status.active {
+            session.first_note = unsearched.as_ref().map(|it| note::missing(rung, it));
+            status.not_held.extend(unsearched);
+            status.limits = limits(bounds, environment, &watched.repositories);
+        }
         session.watched = Some(watched);
         session.status = status;
         Ok(session)
@@ -237,7 +223,7 @@ impl SessionSandbox {
         let Some(listener) = listener else {
             return Ok(None);
         };
-        let variables = proxy_environment(PROXY_PORT, &policy);
+        let variables = proxy_environment(PROXY_ADDRESS, &policy);
         let connector = Connector::with_resolver(policy, resolver);
         Ok(Some(ServedNetwork {
             proxy: FilteringProxy::start(listener, connector)?,
@@ -245,7 +231,34 @@ impl SessionSandbox {
         }))
     }
 
-    /// What changed since the last look of what the kernel does not keep.
+    /// The variables that have a program inside use the proxy as this client.
+    pub(crate) fn variables_of(
+        client: &ProxyClient,
+        policy: &NetworkPolicy,
+    ) -> Vec<(String, String)> {
+        proxy_environment(SocketAddrV4::new(client.address(), PROXY_PORT), policy)
+    }
+
+    /// Has what a program outside has replaced be protected and hidden again,
+    /// and what commands have made be protected, before something more is
+    /// started inside. Whether that reaches a shell
+    /// in this directory only if it enters it anew.
+    ///
+    /// # Errors
+    /// If it stays open: nothing is to be started then.
+    pub(crate) async fn cover_again(&self, directory: &Path) -> anyhow::Result<bool> {
+        let Some(sandbox) = self.sandbox.clone() else {
+            return Ok(false);
+        };
+        let covered = blocking(move || Ok(sandbox.cover_again()?)).await.context(
+            "a protected or sensitive file is new, and the sandbox cannot cover it; a new session \
+             has a new sandbox",
+        )?;
+        Ok(covered.iter().any(|place| directory.starts_with(place)))
+    }
+
+    /// What changed since the last look of what the kernel does not keep, which
+    /// is kept from the next command as far as it can be.
     async fn changes(&mut self) -> WatchedChanges {
         let Some(mut watched) = self.watched.take() else {
             return WatchedChanges::default();
@@ -256,8 +269,13 @@ impl SessionSandbox {
         });
         match looked.await {
             Ok((watched, changes)) => {
-                self.status.limits = limits(&watched.repositories);
                 self.watched = Some(watched);
+                if self.status.active != Some(ContainmentRung::Namespaces.name()) {
+                    return changes.all_left_open();
+                }
+                if let Some(sandbox) = &self.sandbox {
+                    sandbox.protect_more(&changes.to_protect);
+                }
                 changes
             }
             Err(error) => {
@@ -291,10 +309,13 @@ impl RungStatus {
             ..Self::supported(rung)
         }
     }
+}
 
-    fn failed(rung: ContainmentRung, error: &ExecError) -> Self {
-        Self::missing(rung, error.to_string())
-    }
+/// A sandbox in which a program has run, or what is in the way.
+fn established(spec: SandboxSpec, name: &str) -> Result<Sandbox, String> {
+    let sandbox = Sandbox::establish(spec, name).map_err(|error: ExecError| error.to_string())?;
+    sandbox.try_out().map_err(|missing| missing.to_string())?;
+    Ok(sandbox)
 }
 
 /// Every rung, tried out with what is asked of it.
@@ -302,15 +323,15 @@ impl RungStatus {
 pub fn probe_sandbox(bounds: &SandboxBounds, environment: &Environment) -> SandboxStatus {
     let rungs: Vec<RungStatus> = RUNGS
         .into_iter()
-        .map(
-            |rung| match probe_containment(&containment(rung, bounds, environment)) {
+        .map(|rung| {
+            match probe_containment(&containment_of_what_is_there(rung, bounds, environment)) {
                 Ok(()) => RungStatus::supported(rung),
                 Err(missing) => RungStatus {
                     fix: missing.fix,
                     ..RungStatus::missing(rung, missing.reason)
                 },
-            },
-        )
+            }
+        })
         .collect();
     let holds = |rung: &ContainmentRung| {
         let works = rungs
@@ -321,32 +342,25 @@ pub fn probe_sandbox(bounds: &SandboxBounds, environment: &Environment) -> Sandb
     let active = RUNGS.into_iter().find(holds);
     let active = active.filter(|_| bounds.mode != SandboxMode::Off);
     let limits = match active {
-        Some(_) => limits(&RepositoriesBelow::look(&bounds.writable)),
+        Some(_) => {
+            let repositories = RepositoriesBelow::look(&bounds.writable);
+            limits(bounds, environment, &repositories)
+        }
         None => Vec::new(),
     };
+    // Where none will do, what the best one lacks says why.
+    let best = RUNGS.into_iter().find(|rung| {
+        let works = |one: &RungStatus| one.name == rung.name() && one.supported;
+        bounds.mode == SandboxMode::Require && rungs.iter().any(works)
+    });
+    let described = active.or(best);
     SandboxStatus {
         requested: mode_name(bounds.mode),
         active: active.map(ContainmentRung::name),
-        not_held: active.map_or_else(Vec::new, |rung| not_held(rung, bounds)),
+        not_held: described.map_or_else(Vec::new, |rung| not_held(rung, bounds)),
         limits,
         rungs,
     }
-}
-
-/// How far what commands make later is protected.
-fn limits(repositories: &RepositoriesBelow) -> Vec<String> {
-    let mut limits = vec![
-        "hooks and settings of repositories that commands make: protected from the next session \
-         on, and named in the result of the command"
-            .to_owned(),
-    ];
-    if !repositories.is_complete() {
-        limits.push(format!(
-            "repositories are looked for in the first {WATCHED_DIRECTORIES} directories and \
-             {SANDBOX_WALK_ENTRIES} files only"
-        ));
-    }
-    limits
 }
 
 fn mode_name(mode: SandboxMode) -> &'static str {
@@ -357,19 +371,43 @@ fn mode_name(mode: SandboxMode) -> &'static str {
     }
 }
 
-/// The containment that holds these bounds on a rung, as far as that can.
+/// The containment that holds these bounds on a rung, as far as that can, for a
+/// sandbox that is made at once: makes the directories of toolchains.
 #[must_use]
 pub fn containment(
     rung: ContainmentRung,
     bounds: &SandboxBounds,
     environment: &Environment,
 ) -> Containment {
-    let programs = bounds.programs.as_deref();
-    let tools = tool_sets::tools(programs, environment, &bounds.writable);
+    make_tool_places(tool_scope(bounds), environment);
+    containment_of_what_is_there(rung, bounds, environment)
+}
+
+/// The toolchains that these bounds are about.
+fn tool_scope(bounds: &SandboxBounds) -> ToolScope<'_> {
+    ToolScope {
+        programs: bounds.programs.as_deref(),
+        writable: &bounds.writable,
+        is_searched: is_searched_by_sandbox,
+    }
+}
+
+/// The same without what the toolchains have not made yet.
+fn containment_of_what_is_there(
+    rung: ContainmentRung,
+    bounds: &SandboxBounds,
+    environment: &Environment,
+) -> Containment {
+    let tools = tool_files(tool_scope(bounds), environment);
     let mut containment = Containment::new(rung);
     containment.writable = bounds.writable.clone();
     containment.writable.extend(tools.caches);
     containment.hidden = bounds.hidden.clone();
+    if rung == ContainmentRung::Namespaces {
+        let sockets = sockets::bound_sockets(&containment.writable);
+        containment.hidden.extend(sockets);
+        containment.hidden.extend(bounds.sockets.iter().cloned());
+    }
     containment.protected = bounds.protected.clone();
     containment.executables = tools.executables;
     let by_proxy = bounds.network || bounds.asks_network;
@@ -382,24 +420,59 @@ pub fn containment(
     containment
 }
 
+/// What is added to what is not held where it is looked at.
+pub const CHANGES_REPORTED: &str = " (changes are reported after each command)";
+
 /// What a rung cannot hold of these bounds, in words.
 #[must_use]
 pub fn not_held(rung: ContainmentRung, bounds: &SandboxBounds) -> Vec<String> {
+    let mut missing = not_held_by(rung, bounds);
+    missing.extend(partly_searched_workspace(bounds));
+    missing
+}
+
+/// The same without what no rung holds, as nobody knows where it is.
+fn not_held_by(rung: ContainmentRung, bounds: &SandboxBounds) -> Vec<String> {
     let mut missing = Vec::new();
     if rung != ContainmentRung::Namespaces {
-        if !bounds.protected.is_empty() {
-            missing.push(
-                "protected paths below writable directories (changes are reported after each \
-                 command)"
-                    .to_owned(),
-            );
+        if !bounds.protected.is_empty() || !bounds.watched.is_empty() {
+            missing.push(format!(
+                "protected paths below writable directories{CHANGES_REPORTED}"
+            ));
         }
         let inside = |path: &PathBuf| bounds.writable.iter().any(|root| path.starts_with(root));
         if bounds.hidden.iter().any(inside) {
             missing.push("unreadable files below writable directories".to_owned());
         }
-        missing.push("a fresh `/tmp`".to_owned());
-        missing.push("sockets of other programs in the file system".to_owned());
+        missing.extend(
+            [
+                "modes, times and attributes of files outside the workspace",
+                "the names of unreadable files",
+                "a fresh `/tmp`, `/var/tmp` and `/dev/shm`",
+                "sockets of other programs in the file system",
+                "System V objects, and the sight of other programs and their terminals",
+            ]
+            .map(str::to_owned),
+        );
+        if !landlock_scopes() {
+            missing.push(
+                "abstract sockets of other programs, and signals to them (Linux 6.12 holds these)"
+                    .to_owned(),
+            );
+        }
+    }
+    match rung {
+        _ if bounds.programs.is_none() => {}
+        ContainmentRung::Namespaces if landlock_lists_programs() => {}
+        ContainmentRung::Namespaces => missing.push(
+            "the list of programs, for those below directories of libraries (Landlock holds it: \
+             Linux 5.13 or newer, with `landlock` in the list of the kernel's `lsm=` option)"
+                .to_owned(),
+        ),
+        _ => missing.push(
+            "the list of programs, for what the loader of dynamic programs is given to run"
+                .to_owned(),
+        ),
     }
     if bounds.more_repositories > 0 {
         missing.push(format!(

@@ -4,8 +4,8 @@
 //! changes the directory it is in, so it is enough to look again at the
 //! directories that have changed.
 
-use crate::limits::WATCHED_DIRECTORIES;
-use halter_policy::limits::{SANDBOX_WALK_DEPTH, SANDBOX_WALK_ENTRIES};
+use crate::limits::{WATCHED_DEPTH, WATCHED_DIRECTORIES};
+use halter_policy::limits::SANDBOX_WALK_ENTRIES;
 use halter_policy::{is_searched_by_sandbox, protected_in_repository};
 use std::collections::{BTreeMap, BTreeSet};
 use std::os::unix::fs::MetadataExt;
@@ -43,8 +43,10 @@ impl RepositoriesBelow {
             ..Self::default()
         };
         let mut left = SANDBOX_WALK_ENTRIES;
-        for root in roots {
-            below.enter(root, SANDBOX_WALK_DEPTH, &mut left);
+        // The git directory of a linked work tree is one of them.
+        let is_searched = |root: &&PathBuf| root.file_name().is_none_or(is_searched_by_sandbox);
+        for root in roots.iter().filter(is_searched) {
+            below.enter(root, WATCHED_DEPTH, &mut left);
         }
         below
     }
@@ -54,7 +56,8 @@ impl RepositoriesBelow {
         self.known.iter()
     }
 
-    /// Whether there were too many directories to watch them all.
+    /// Whether there were not too many directories, or too deep ones, to watch
+    /// them all.
     pub(super) fn is_complete(&self) -> bool {
         self.is_complete
     }
@@ -115,11 +118,13 @@ impl RepositoriesBelow {
             }
             let is_directory = entry.file_type().is_ok_and(|kind| kind.is_dir());
             if is_directory
-                && depth > 0
                 && is_searched_by_sandbox(&name)
                 && !self.directories.contains_key(&path)
             {
-                self.enter(&path, depth - 1, left);
+                match depth.checked_sub(1) {
+                    Some(depth) => self.enter(&path, depth, left),
+                    None => self.is_complete = false,
+                }
             }
         }
     }
@@ -193,5 +198,19 @@ mod tests {
         fs::create_dir(root.join("more")).unwrap();
         assert!(below.made().is_empty());
         assert!(!below.is_complete());
+    }
+
+    #[test]
+    fn repositories_are_noticed_as_deep_as_the_limit_says() {
+        let directory = tempfile::tempdir().unwrap();
+        let mut deep = directory.path().to_owned();
+        deep.extend(["d"; WATCHED_DEPTH]);
+        fs::create_dir_all(deep.join(".git")).unwrap();
+        let roots = [directory.path().to_owned()];
+        let below = RepositoriesBelow::look(&roots);
+        assert_eq!(below.known().collect::<Vec<_>>(), [&deep.join(".git")]);
+        assert!(below.is_complete());
+        fs::create_dir(deep.join("d")).unwrap();
+        assert!(!RepositoriesBelow::look(&roots).is_complete());
     }
 }

@@ -1,4 +1,5 @@
-//! Whether protected paths have changed, where the kernel cannot prevent it.
+//! Whether protected paths have changed, whether the kernel is to prevent it or
+//! cannot.
 
 use crate::limits::PROTECTED_ENTRIES;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -53,6 +54,10 @@ fn mark(path: &Path) -> Mark {
 /// the files behind them.
 fn mark_within(path: &Path, left: &mut usize) -> Mark {
     let found = path.symlink_metadata().ok()?;
+    // Sandboxes of this workspace come and go.
+    if halter_exec::is_placeholder(path) {
+        return None;
+    }
     let mut hasher = DefaultHasher::new();
     (found.ino(), found.len(), found.ctime(), found.ctime_nsec()).hash(&mut hasher);
     let mut sum = hasher.finish();
@@ -85,6 +90,19 @@ mod tests {
         std::fs::write(path("absent"), "").unwrap();
         assert_eq!(watched.changed(), [path("there"), path("absent")]);
         assert!(watched.changed().is_empty());
+    }
+
+    #[test]
+    fn what_a_sandbox_puts_in_the_place_of_an_absent_path_is_no_change() {
+        let directory = tempfile::tempdir().unwrap();
+        let editor = directory.path().join(".editor");
+        let mut watched = ProtectedPaths::look([editor.clone()]);
+        std::fs::create_dir(&editor).unwrap();
+        let sticky = std::os::unix::fs::PermissionsExt::from_mode(0o1755);
+        std::fs::set_permissions(&editor, sticky).unwrap();
+        assert!(watched.changed().is_empty());
+        std::fs::write(editor.join("tasks"), "").unwrap();
+        assert_eq!(watched.changed(), [editor]);
     }
 
     #[test]

@@ -15,8 +15,9 @@ use super::asking::HostQuestions;
 use super::connect::{ConnectError, Connector};
 use crate::limits::{PROXY_CONNECTIONS, PROXY_HEAD_TIME, PROXY_REFUSALS};
 use halter_policy::{Destination, HostRefusal, NetworkPolicy};
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::io;
+use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tokio::net::{TcpListener, TcpStream};
@@ -35,12 +36,54 @@ type SharedConnector = Arc<Mutex<Connector>>;
 /// The call that a proxy asks for; none while no call runs.
 type SharedQuestions = Arc<Mutex<Option<HostQuestions>>>;
 
+/// The commands that have an address of their own.
+type SharedClients = Arc<Mutex<ClientTable>>;
+
+#[derive(Debug, Default)]
+struct ClientTable {
+    last: u16,
+    refusals: HashMap<Ipv4Addr, ProxyRefusals>,
+}
+
+/// One command among those that use a proxy, told from the others by the
+/// address of loopback at which it reaches the proxy. What it is refused is kept
+/// for itself, and nobody is asked on its behalf. A command that takes the
+/// address of another is taken for that.
+#[derive(Debug)]
+pub struct ProxyClient {
+    address: Ipv4Addr,
+    refusals: ProxyRefusals,
+    clients: SharedClients,
+}
+
+impl ProxyClient {
+    /// Where it reaches the proxy.
+    #[must_use]
+    pub fn address(&self) -> Ipv4Addr {
+        self.address
+    }
+
+    /// What it was refused.
+    #[must_use]
+    pub fn refusals(&self) -> &ProxyRefusals {
+        &self.refusals
+    }
+}
+
+impl Drop for ProxyClient {
+    fn drop(&mut self) {
+        let mut clients = self.clients.lock().unwrap_or_else(PoisonError::into_inner);
+        clients.refusals.remove(&self.address);
+    }
+}
+
 /// A proxy that runs until it is dropped, with all its connections.
 #[derive(Debug)]
 pub struct FilteringProxy {
     refusals: ProxyRefusals,
     connector: SharedConnector,
     questions: SharedQuestions,
+    clients: SharedClients,
     _task: AbortOnDropHandle<()>,
 }
 
@@ -85,9 +128,11 @@ impl FilteringProxy {
         let refusals = ProxyRefusals::default();
         let connector = SharedConnector::new(Mutex::new(connector));
         let questions = SharedQuestions::default();
+        let named = SharedClients::default();
         let way = Way {
             connector: Arc::clone(&connector),
             questions: Arc::clone(&questions),
+            clients: Arc::clone(&named),
             refusals: refusals.clone(),
         };
         let task = tokio::spawn(accept(listener, way, clients));
@@ -95,6 +140,7 @@ impl FilteringProxy {
             refusals,
             connector,
             questions,
+            clients: named,
             _task: AbortOnDropHandle::new(task),
         })
     }
@@ -125,12 +171,37 @@ impl FilteringProxy {
         AskingProxy(Arc::clone(&self.questions))
     }
 
+    /// A command with an address of its own, until it is dropped. Takes a
+    /// listening socket that is bound to all of loopback.
+    #[must_use]
+    pub fn client(&self) -> ProxyClient {
+        let mut clients = self.clients.lock().unwrap_or_else(PoisonError::into_inner);
+        let address = loop {
+            clients.last = clients.last.wrapping_add(1);
+            let [high, low] = clients.last.to_be_bytes();
+            let address = Ipv4Addr::new(127, 1, high, low);
+            if !clients.refusals.contains_key(&address) {
+                break address;
+            }
+        };
+        let refusals = ProxyRefusals::default();
+        clients.refusals.insert(address, refusals.clone());
+        ProxyClient {
+            address,
+            refusals,
+            clients: Arc::clone(&self.clients),
+        }
+    }
+
     /// What was refused and not yet taken.
     #[must_use]
     pub fn refusals(&self) -> &ProxyRefusals {
         &self.refusals
     }
 }
+
+/// How often a connection is looked for in the kernel's table.
+const PEER_LOOKS: usize = 3;
 
 /// Who is served.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -152,15 +223,32 @@ async fn accept(listener: TcpListener, way: Way, clients: Clients) {
         };
         match listener.accept().await {
             Ok((stream, peer)) => {
-                let may = |local| clients == Clients::All || peer::is_own(peer, local);
-                if !stream.local_addr().is_ok_and(may) {
-                    continue;
-                }
-                served.spawn(serve(stream, way.clone(), place));
+                let way = way.of_client(&stream);
+                served.spawn(async move {
+                    if clients == Clients::All || is_own(&stream, peer).await {
+                        serve(stream, way, place).await;
+                    }
+                });
             }
             Err(_) => tokio::time::sleep(ACCEPT_PAUSE).await,
         }
     }
+}
+
+/// Whether a connection comes from a program of this user. The kernel's table
+/// is long where many connections just ended, and may lack a row while it
+/// changes.
+async fn is_own(stream: &TcpStream, peer: SocketAddr) -> bool {
+    let Ok(local) = stream.local_addr() else {
+        return false;
+    };
+    for _ in 0..PEER_LOOKS {
+        let look = move || peer::owner(peer, local);
+        if let Ok(Some(owner)) = tokio::task::spawn_blocking(look).await {
+            return owner == rustix::process::geteuid().as_raw();
+        }
+    }
+    false
 }
 
 /// Serves one connection. Its failures concern its two ends only.
@@ -181,10 +269,24 @@ async fn serve(stream: TcpStream, way: Way, _place: OwnedSemaphorePermit) {
 struct Way {
     connector: SharedConnector,
     questions: SharedQuestions,
+    clients: SharedClients,
     refusals: ProxyRefusals,
 }
 
 impl Way {
+    /// The way of whoever made this connection.
+    fn of_client(&self, stream: &TcpStream) -> Self {
+        let mut way = self.clone();
+        let clients = self.clients.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Ok(SocketAddr::V4(reached)) = stream.local_addr()
+            && let Some(refusals) = clients.refusals.get(reached.ip())
+        {
+            way.refusals = refusals.clone();
+            way.questions = SharedQuestions::default();
+        }
+        way
+    }
+
     async fn connect(&self, destination: &Destination) -> Result<TcpStream, ConnectError> {
         let connector = self
             .connector
@@ -224,20 +326,35 @@ impl ProxyRefusals {
         kept.push_back(refusal);
     }
 
+    /// All of them, which stay.
+    #[must_use]
+    pub fn all(&self) -> Vec<HostRefusal> {
+        let kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        kept.iter().cloned().collect()
+    }
+
     /// Takes all of them.
     #[must_use]
     pub fn take(&self) -> Vec<HostRefusal> {
+        self.take_where(|_| true)
+    }
+
+    /// Takes those that are wanted and keeps the others.
+    #[must_use]
+    pub fn take_where(&self, wanted: impl Fn(&HostRefusal) -> bool) -> Vec<HostRefusal> {
         let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        kept.drain(..).collect()
+        let (taken, others) = kept.drain(..).partition(wanted);
+        *kept = others;
+        Vec::from(taken)
     }
 }
 
-/// The variables that have commands use a proxy on a port of their loopback
-/// interface. Servers that commands start themselves are reached without it,
+/// The variables that have commands use a proxy on their loopback interface.
+/// Servers that commands start themselves are reached without it,
 /// unless services outside may be: the two have the same names.
 #[must_use]
-pub fn proxy_environment(port: u16, policy: &NetworkPolicy) -> Vec<(String, String)> {
-    let address = format!("http://127.0.0.1:{port}");
+pub fn proxy_environment(at: SocketAddrV4, policy: &NetworkPolicy) -> Vec<(String, String)> {
+    let address = format!("http://{at}");
     let direct = match policy.reaches_loopback() {
         true => "",
         false => "localhost,127.0.0.1,::1",
@@ -281,5 +398,22 @@ mod tests {
         assert_eq!(kept.len(), PROXY_REFUSALS);
         assert_eq!(kept.first(), Some(&refusal(1)));
         assert!(refusals.take().is_empty());
+    }
+
+    #[test]
+    fn what_is_not_wanted_yet_stays() {
+        let refusals = ProxyRefusals::default();
+        let refusal = |host: &str| HostRefusal {
+            host: host.to_owned(),
+            rule: "network.host",
+            reason: String::new(),
+            remedy: None,
+            may_ask: false,
+        };
+        refusals.push(refusal("a.test"));
+        refusals.push(refusal("b.test"));
+        let wanted = refusals.take_where(|it| it.host == "b.test");
+        assert_eq!(wanted, [refusal("b.test")]);
+        assert_eq!(refusals.take(), [refusal("a.test")]);
     }
 }

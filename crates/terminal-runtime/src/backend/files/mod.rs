@@ -58,20 +58,25 @@ impl RuntimeFiles {
 
 impl FilePlace for RuntimeFiles {
     fn open(&self, rules: FileRules) -> Result<Arc<dyn PlacedFiles>, PolicyError> {
-        let texts = |paths: &[PathBuf]| paths.iter().map(|path| escape_path(path)).collect();
         let opened = OpenedFiles {
             calls: Arc::clone(&self.calls),
-            rules: FileRulesParams {
-                name: uuid::Uuid::new_v4().to_string(),
-                directory: escape_path(&rules.working_dir),
-                write: texts(&rules.write_roots),
-                read: texts(&rules.read_roots),
-                sensitive: rules.sensitive.clone(),
-                closed: texts(&rules.closed),
-                home: rules.home.as_deref().map(escape_path),
-            },
+            rules: rules_params(&rules),
         };
         Ok(Arc::new(opened))
+    }
+}
+
+/// Rules as the wire has them, under a name of their own.
+pub(super) fn rules_params(rules: &FileRules) -> FileRulesParams {
+    let texts = |paths: &[PathBuf]| paths.iter().map(|path| escape_path(path)).collect();
+    FileRulesParams {
+        name: uuid::Uuid::new_v4().to_string(),
+        directory: escape_path(&rules.working_dir),
+        write: texts(&rules.write_roots),
+        read: texts(&rules.read_roots),
+        sensitive: rules.sensitive.clone(),
+        closed: texts(&rules.closed),
+        home: rules.home.as_deref().map(escape_path),
     }
 }
 
@@ -295,14 +300,20 @@ impl PlacedFiles for OpenedFiles {
             (params, last) = self.send_parts(path, bytes, &params)?;
         }
         params.data = STANDARD.encode(last);
+        // Asked before: afterwards nobody could say it any more.
+        let is_new = match precondition {
+            Precondition::MustNotExist => true,
+            Precondition::Unchanged(_) => false,
+            _ => self
+                .stat(path, FileAccess::Write)
+                .is_ok_and(|found| found.kind.is_none()),
+        };
         match self.send(path, params) {
             Ok(written) => Ok(Written::new(written.created)),
             Err(PolicyError::Elsewhere {
                 code: OUTCOME_UNKNOWN,
                 ..
-            }) if self.is_written(path, bytes) => {
-                Ok(Written::new(*precondition == Precondition::MustNotExist))
-            }
+            }) if self.is_written(path, bytes) => Ok(Written::new(is_new)),
             Err(error) => Err(error),
         }
     }

@@ -8,7 +8,7 @@ use halter_policy::{SessionFiles, directory_mark};
 use halter_protocol::encoding::escape_path;
 
 use super::RuntimeFiles;
-use crate::backend::Shared;
+use crate::backend::{FilesAt, Shared};
 use crate::client::{ClientError, Target};
 use crate::lock::lock;
 use crate::protocol::{ErrorCode, FileEntry, FileRulesParams, FileStatParams};
@@ -20,13 +20,42 @@ impl Shared {
     /// Whether the runtime gives its files to tools; not known before it was
     /// asked.
     pub(in crate::backend) fn has_file_methods(&self) -> bool {
-        let features = self.features.get();
-        features.is_some_and(|features| features.iter().any(|name| name == FEATURE))
+        lock(&self.features).iter().any(|name| name == FEATURE)
     }
 
-    /// Whether tools use the runtime's files in this directory.
-    pub(in crate::backend) fn is_elsewhere(&self, directory: &Path) -> bool {
-        lock(&self.elsewhere).contains(directory)
+    /// Whose files tools use in this directory, if somebody has looked.
+    pub(in crate::backend) fn files_at(&self, directory: &Path) -> Option<FilesAt> {
+        lock(&self.files_at).get(directory).copied()
+    }
+
+    /// Looks whether a directory behind an address is this machine's, or still is.
+    ///
+    /// # Errors
+    /// If it was, and is not any more: another runtime has taken the place.
+    pub(in crate::backend) async fn look_at(&self, directory: &Path) -> anyhow::Result<()> {
+        let target = self.client.target();
+        let known = self.files_at(directory);
+        let is_given = match known {
+            // A socket leads to this machine.
+            None => matches!(target, Target::Socket(_)),
+            Some(FilesAt::Here) => false,
+            Some(FilesAt::Runtime) => true,
+        };
+        if is_given || !self.has_file_methods() {
+            return Ok(());
+        }
+        match self.is_same_directory(directory).await? {
+            true => {
+                lock(&self.files_at).insert(directory.to_owned(), FilesAt::Here);
+            }
+            false if known == Some(FilesAt::Here) => bail!(
+                "the runtime at {target} has other files in '{}' than the one that was there \
+                 before: nothing was started; begin a new session for this one",
+                directory.display()
+            ),
+            false => {}
+        }
+        Ok(())
     }
 
     /// Where the files of a session in this directory are.
@@ -40,7 +69,14 @@ impl Shared {
             // looked at once a session is there.
             return Ok(None);
         }
-        if self.is_same_directory(directory).await? {
+        let is_same = self.is_same_directory(directory).await?;
+        let place = if is_same {
+            FilesAt::Here
+        } else {
+            FilesAt::Runtime
+        };
+        lock(&self.files_at).insert(directory.to_owned(), place);
+        if is_same {
             return Ok(None);
         }
         let files = match self.files.get() {
@@ -51,7 +87,6 @@ impl Shared {
                 Arc::clone(self.files.get_or_init(|| Arc::new(made)))
             }
         };
-        lock(&self.elsewhere).insert(directory.to_owned());
         Ok(Some(SessionFiles(files)))
     }
 
@@ -97,11 +132,22 @@ impl Shared {
         let owned = directory.to_owned();
         let looked = move || (owned.is_dir(), directory_mark(&owned));
         let (is_here, mark) = tokio::task::spawn_blocking(looked).await?;
+        let is_local = matches!(target, Target::Socket(_));
         Ok(match (&found.mark, mark) {
             _ if !is_here => false,
-            (Some(there), Some(here)) => *there == here,
+            (Some(there), Some(here)) if is_local => *there == here,
+            // A directory that a container shares with its host has the same mark
+            // in both, and little else there is the same.
+            (Some(there), Some(here)) => *there == here && self.has_same_root().await?,
             // Where nobody can say, a socket leads to this machine.
-            _ => matches!(target, Target::Socket(_)),
+            _ => is_local,
         })
+    }
+
+    async fn has_same_root(&self) -> anyhow::Result<bool> {
+        let root = Path::new("/");
+        let there = self.file_entry(root, root).await?.mark;
+        let here = tokio::task::spawn_blocking(|| directory_mark(Path::new("/"))).await?;
+        Ok(there.is_some() && there == here)
     }
 }

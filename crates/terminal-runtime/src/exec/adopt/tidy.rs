@@ -37,15 +37,18 @@ impl Core {
             }
             let _ = std::fs::remove_dir_all(entry.path());
         }
-        if !containers.is_empty() {
-            let settings = Arc::clone(&self.inner.settings);
-            // An engine may take long, and nobody waits for this.
-            tokio::spawn(async move {
-                for name in containers {
-                    container::remove_left(&settings, &name).await;
-                }
-            });
-        }
+        let settings = Arc::clone(&self.inner.settings);
+        let mut named = container::placeholders::named(&settings.state_dir);
+        named.retain(|name| !keep(name));
+        // An engine may take long, and nobody waits for this.
+        tokio::spawn(async move {
+            for name in containers {
+                container::remove_left(&settings, &name).await;
+            }
+            for name in named {
+                container::placeholders::remove(&settings.state_dir, &name);
+            }
+        });
         let keys: HashSet<String> = lock(&self.inner.execs)
             .known
             .values()

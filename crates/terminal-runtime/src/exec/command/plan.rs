@@ -83,6 +83,7 @@ impl Exec {
             timeout: None,
             pty: None,
             cwd,
+            protect: Vec::new(),
             note: bytes::Bytes::new(),
         };
         match core.plan(&self.inner.session, &order) {

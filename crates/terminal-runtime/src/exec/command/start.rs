@@ -187,6 +187,7 @@ impl Core {
         order: ExecOrder,
     ) -> Result<Exec, CoreError> {
         let core = &self.inner;
+        session.cover(&core.settings, &order.protect).await?;
         let key = session.link.new_key();
         let mut plan = core.plan(session, &order)?;
         let streams = core.streams(session, key, &order).await?;
@@ -215,7 +216,7 @@ impl Core {
     pub(in crate::exec) async fn start_in_shell(
         &self,
         session: &Arc<Session>,
-        order: ExecOrder,
+        mut order: ExecOrder,
         text: &str,
     ) -> Result<Exec, CoreError> {
         let core = &self.inner;
@@ -228,6 +229,12 @@ impl Core {
             let host = core.shell_host(session, key);
             ShellDriver::new(host, session.shell_config(&core.settings))
         });
+        let covered = session.cover(&core.settings, &order.protect).await?;
+        let here = driver.cwd();
+        if order.cwd.is_none() && covered.iter().any(|place| here.starts_with(place)) {
+            // It is within what was there before.
+            order.cwd = Some(here.to_owned());
+        }
         let key = session.link.new_key();
         let streams = match &session.shared {
             None => core.streams(session, key, &order).await?,

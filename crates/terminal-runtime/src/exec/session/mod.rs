@@ -13,6 +13,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use halter_exec::host::{LaunchPlan, ShellDriver};
 use halter_exec::{Environment, ShellConfig};
+use halter_policy::environment::command_environment;
 use tokio_util::sync::CancellationToken;
 
 use crate::exec::error::{CoreError, StartFailure};
@@ -165,6 +166,32 @@ impl Session {
         })
     }
 
+    /// Has what a program outside has replaced be protected and hidden again, and
+    /// these paths be protected, before something more is started. Returns where
+    /// something was mounted: who is within has to enter it anew.
+    ///
+    /// # Errors
+    /// If some of it stays open: nothing is to be started then.
+    pub(in crate::exec) async fn cover(
+        &self,
+        settings: &CoreSettings,
+        protect: &[PathBuf],
+    ) -> Result<Vec<PathBuf>, CoreError> {
+        let has_namespaces = self.spec.sandbox.as_ref().is_some_and(|it| it.namespaces);
+        let covered = match &self.container {
+            Some(container) => Box::pin(container.cover(settings, protect)).await,
+            None if has_namespaces => self.link.cover(protect.to_vec()).await,
+            None => return Ok(Vec::new()),
+        };
+        covered.map_err(|reason| CoreError::StartFailed {
+            reason: StartFailure::NotCovered,
+            message: format!(
+                "a protected or sensitive file is new, and cannot be covered for the commands of \
+                 this session, so nothing runs in it: {reason}; a new session covers it"
+            ),
+        })
+    }
+
     /// Makes sure that there is a place to run something in.
     pub(in crate::exec) async fn ready(&self, settings: &CoreSettings) -> Result<(), CoreError> {
         if let Some(container) = &self.container {
@@ -195,9 +222,16 @@ impl Session {
 
     /// The variables its commands see.
     pub(in crate::exec) fn environment(&self, settings: &CoreSettings) -> Environment {
-        let mut environment = match self.spec.clean_environment {
-            true => Environment::new(),
-            false => settings.environment.clone(),
+        let own = || {
+            let own = settings.environment.iter();
+            own.map(|(name, value)| (name.to_owned(), value.to_owned()))
+        };
+        let mut environment = match (self.spec.clean_environment, &self.spec.environment_filter) {
+            (true, _) => Environment::new(),
+            (false, Some(remove)) => command_environment(own(), &[], remove)
+                .into_iter()
+                .collect(),
+            (false, None) => settings.environment.clone(),
         };
         environment.extend(self.spec.environment.iter());
         environment

@@ -56,7 +56,7 @@ pub(super) extern "C" fn first_process(plan: *mut c_void) -> c_int {
     unsafe { libc::_exit(127) }
 }
 
-fn errno() -> c_int {
+pub(super) fn errno() -> c_int {
     // SAFETY: the C library's errno location is always valid.
     unsafe { *libc::__errno_location() }
 }
@@ -155,7 +155,7 @@ unsafe fn set_attributes(fd: c_int, path: *const c_char, flags: c_int, set: u64)
 }
 
 /// One step; the copies are open descriptors.
-unsafe fn take(step: &MountStep, copies: &mut [c_int]) -> i64 {
+pub(super) unsafe fn take(step: &MountStep, copies: &mut [c_int]) -> i64 {
     const OPEN_TREE_CLONE: c_int = 1;
     const MOVE_FROM_EMPTY_PATH: c_int = 4;
     let empty = c"".as_ptr();
@@ -280,6 +280,8 @@ unsafe fn raise_loopback() -> c_int {
     }
 }
 
+/// Listens on all addresses of loopback, the only interface there is: by the
+/// address that it was reached at, the proxy tells its clients apart.
 unsafe fn listen(port: u16) -> c_int {
     // SAFETY: an address of the size that is given.
     unsafe {
@@ -287,7 +289,7 @@ unsafe fn listen(port: u16) -> c_int {
         let mut address: libc::sockaddr_in = std::mem::zeroed();
         address.sin_family = libc::AF_INET as libc::sa_family_t;
         address.sin_port = port.to_be();
-        address.sin_addr.s_addr = u32::from(std::net::Ipv4Addr::LOCALHOST).to_be();
+        address.sin_addr.s_addr = libc::INADDR_ANY.to_be();
         let size = size_of::<libc::sockaddr_in>() as libc::socklen_t;
         if libc::bind(socket, (&raw const address).cast(), size) < 0
             || libc::listen(socket, libc::SOMAXCONN) < 0
@@ -329,8 +331,12 @@ unsafe fn send_handles(channel: c_int, handles: [c_int; 2], count: usize) -> c_i
     }
 }
 
-/// Gives up every capability of this process and of what it executes; 0 or -1
-/// with `errno`. Async-signal-safe.
+/// Has what this process executes next be without any capability; 0 or -1 with
+/// `errno`. Async-signal-safe.
+///
+/// The process itself keeps what it may: until then it lives on the memory and
+/// the descriptors of this program, and whoever lives in the same name spaces
+/// and has no fewer capabilities could open both through `/proc`.
 pub(in crate::sys::linux) unsafe fn give_up_capabilities() -> c_int {
     const LAST: c_int = 63;
     const VERSION_3: u32 = 0x2008_0522;
@@ -339,22 +345,33 @@ pub(in crate::sys::linux) unsafe fn give_up_capabilities() -> c_int {
         version: u32,
         pid: c_int,
     }
-    let header = Header {
+    let mut header = Header {
         version: VERSION_3,
         pid: 0,
     };
-    let nothing = [0_u32; 6];
+    // Twice effective, permitted and inheritable.
+    let mut held = [0_u32; 6];
     // SAFETY: numbers, and structures of the layout of that version.
     unsafe {
+        let mut bounded = true;
         for capability in 0..=LAST {
-            // Refused without the right to: then there is none to give up.
             if libc::prctl(libc::PR_CAPBSET_DROP, capability, 0, 0, 0) < 0 {
+                // Otherwise the kernel knows no capability of this number.
+                bounded = errno() != libc::EPERM;
                 break;
             }
         }
         let clear = libc::PR_CAP_AMBIENT_CLEAR_ALL;
         libc::prctl(libc::PR_CAP_AMBIENT, clear, 0, 0, 0);
-        if libc::syscall(libc::SYS_capset, &raw const header, nothing.as_ptr()) == 0 {
+        // Without the right to bound it, what is kept could be inherited.
+        if bounded {
+            let got = libc::syscall(libc::SYS_capget, &raw mut header, held.as_mut_ptr());
+            if got != 0 {
+                return -1;
+            }
+            [held[2], held[5]] = [0, 0];
+        }
+        if libc::syscall(libc::SYS_capset, &raw const header, held.as_ptr()) == 0 {
             0
         } else {
             -1

@@ -5,26 +5,35 @@
 //! program: it is `cat`, reading a pipe that nobody writes to. Processes are
 //! [born](super::clone) in them one by one and stay children of this program.
 
+mod container;
+mod covered;
 mod first;
 mod mounts;
+mod placeholders;
+mod replaced;
 
-use std::ffi::{CStr, CString, OsStr, c_int};
+use std::ffi::{CStr, CString, OsStr, c_int, c_void};
 use std::fs::{self, File};
 use std::io;
 use std::net::TcpListener;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::ptr;
+use std::sync::{Mutex, PoisonError};
 
 use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SocketFlags, SocketType,
     recvmsg, socketpair,
 };
 
+pub(crate) use self::container::mount_missing;
+use self::covered::Mounts;
 pub(super) use self::first::give_up_capabilities;
 use self::first::{FirstPlan, FirstStep, first_process};
-use self::mounts::{MountPlan, Placeholders};
+use self::mounts::MountPlan;
+use self::placeholders::Placeholders;
+pub(crate) use self::placeholders::{make_placeholder, remove_placeholder};
 use super::clone_call::AllSignalsBlocked;
 use super::handover::pipe;
 use super::levels::effective_capabilities;
@@ -40,45 +49,68 @@ use crate::sys::Signal;
 use crate::sys::child_plan::null_terminated;
 
 const CAP_SYS_ADMIN: u32 = 21;
+const CAP_SETFCAP: u32 = 31;
 
 /// Name spaces and the process that holds them. Dropping this kills
 /// everything inside.
 #[derive(Debug)]
 pub(crate) struct Namespaces {
     first: PidFd,
+    /// Its number; it is collected by nobody else.
+    first_pid: libc::pid_t,
     /// `setns` flags for those that are not the host's.
     kinds: c_int,
     /// Closed, it ends the first process.
     _keep: OwnedFd,
     exchange: OwnedFd,
     listener: Option<TcpListener>,
-    // Dropped last: nothing lies on them any more.
-    _placeholders: Placeholders,
+    writable: Vec<PathBuf>,
+    // Dropped last: nothing lies on the placeholders any more.
+    covered: Mutex<CoveredPaths>,
+}
+
+/// What is protected and hidden by mounts.
+#[derive(Debug)]
+struct CoveredPaths {
+    protected: Vec<PathBuf>,
+    hidden: Vec<PathBuf>,
+    placeholders: Placeholders,
 }
 
 impl Namespaces {
     /// Makes them.
     pub(crate) fn make(containment: &Containment) -> Result<Self, MissingRung> {
-        let placeholders = Placeholders::make(&containment.protected)
-            .map_err(|error| MissingRung::of("taking the place of a protected path", &error))?;
+        let mut placeholders = Placeholders::new(&containment.writable);
+        let places = placeholders.add(&containment.protected)?;
+        let covered = CoveredPaths {
+            protected: containment.protected.clone(),
+            hidden: containment.hidden.clone(),
+            placeholders,
+        };
         let mut containment = containment.clone();
-        containment
-            .protected
-            .extend_from_slice(placeholders.paths());
-        let plan = MountPlan::new(&containment)?;
+        containment.protected.extend(places);
         let program = first_program()?;
+        if let Some(executables) = &mut containment.executables {
+            executables.push(OsStr::from_bytes(program.to_bytes()).into());
+        }
+        let plan = MountPlan::new(&containment)?;
         let calls = SystemCalls::default();
         let filters = system_call_filters(&calls)
             .map_err(|error| MissingRung::of("making a system call filter", &error))?;
         let made = begin(&containment, &plan, &program, &filters)?;
-        Ok(Self {
+        let namespaces = Self {
             first: made.first,
+            first_pid: made.first_pid,
             kinds: made.kinds,
             _keep: made.keep,
             exchange: made.exchange,
             listener: made.listener,
-            _placeholders: placeholders,
-        })
+            writable: containment.writable,
+            covered: Mutex::new(covered),
+        };
+        // Needed later, when it is too late to have another rung.
+        namespaces.mounts()?;
+        Ok(namespaces)
     }
 
     /// A handle of the process that is in them, and which they are.
@@ -91,6 +123,54 @@ impl Namespaces {
         (self.exchange.as_fd(), Path::new(mounts::EXCHANGE))
     }
 
+    /// Adds paths to those that are to be covered.
+    pub(crate) fn protect_more(&self, paths: &[PathBuf]) {
+        let mut covered = self.covered.lock().unwrap_or_else(PoisonError::into_inner);
+        let new = paths
+            .iter()
+            .filter(|path| !covered.protected.contains(path));
+        let new: Vec<PathBuf> = new.cloned().collect();
+        covered.protected.extend(new);
+    }
+
+    /// Protects and hides what has no mounts, or has lost them, and returns
+    /// where something was mounted.
+    pub(crate) fn cover_again(&self) -> Result<Vec<PathBuf>, MissingRung> {
+        let mut covered = self.covered.lock().unwrap_or_else(PoisonError::into_inner);
+        let mounts = self.mounts()?;
+        let is_open = |path: &Path, is_kept: fn(&Mounts, &Path) -> bool| {
+            let is_linked = || path.canonicalize().is_ok_and(|it| is_kept(&mounts, &it));
+            !is_kept(&mounts, path) && !is_linked()
+        };
+        let mut protected = covered.protected.clone();
+        // What is gone with all around it is not made again.
+        protected.retain(|path| {
+            let is_around = || path.parent().is_some_and(Path::is_dir);
+            is_open(path, Mounts::protect)
+                && (is_around() || covered.placeholders.were_before(path))
+        });
+        let mut hidden = covered.hidden.clone();
+        hidden.retain(|path| is_open(path, Mounts::hide));
+        if protected.is_empty() && hidden.is_empty() {
+            return Ok(Vec::new());
+        }
+        let places = covered.placeholders.add(&protected)?;
+        protected.extend(places);
+        let plan = MountPlan::of_more(&protected, &hidden, &self.writable, |path| {
+            mounts.are_on(path)
+        })?;
+        if !plan.steps.is_empty() {
+            let done = replaced::mount_in(self.first.as_fd(), self.kinds, &plan);
+            done.map_err(|(doing, error)| MissingRung::of(&doing, &error))?;
+        }
+        Ok(plan.places())
+    }
+
+    fn mounts(&self) -> Result<Mounts, MissingRung> {
+        Mounts::of(self.first_pid)
+            .map_err(|error| MissingRung::of("reading the list of its mounts", &error))
+    }
+
     /// The socket that listens on the tree's loopback interface.
     pub(crate) fn listener(&self) -> Option<&TcpListener> {
         self.listener.as_ref()
@@ -101,9 +181,7 @@ impl Drop for Namespaces {
     fn drop(&mut self) {
         // Everything in its PID namespace ends with it.
         let _ = self.first.send(Signal::KILL);
-        if self.first.has_ended(KILL_WAIT) {
-            let _ = self.first.reap();
-        } else {
+        if !collect(&self.first) {
             tracing::warn!("the first process of a sandbox does not die");
         }
     }
@@ -121,6 +199,7 @@ fn first_program() -> Result<CString, MissingRung> {
 
 struct MadeNamespaces {
     first: PidFd,
+    first_pid: libc::pid_t,
     kinds: c_int,
     keep: OwnedFd,
     exchange: OwnedFd,
@@ -188,10 +267,10 @@ fn begin(
         envp: envp.as_ptr(),
         failed: None,
     };
-    let first = clone_first(&mut plan, kinds).map_err(|error| refused(privileged, &error))?;
+    let (first, first_pid) = clone_sharing_memory(first_process, &mut plan, kinds)
+        .map_err(|error| refused(privileged, &error))?;
     if let Some((step, errno)) = plan.failed {
-        let _ = first.has_ended(KILL_WAIT);
-        let _ = first.reap();
+        collect(&first);
         return Err(explained(step, errno, mounts, privileged));
     }
     drop(theirs);
@@ -201,6 +280,7 @@ fn begin(
         .ok_or_else(|| MissingRung::new("the first process of the sandbox handed nothing over"))?;
     Ok(MadeNamespaces {
         first,
+        first_pid,
         kinds,
         keep,
         exchange,
@@ -208,7 +288,22 @@ fn begin(
     })
 }
 
-fn clone_first(plan: &mut FirstPlan<'_>, kinds: c_int) -> io::Result<PidFd> {
+/// Takes the status of a process that ends; false if it does not.
+fn collect(process: &PidFd) -> bool {
+    let ended = process.has_ended(KILL_WAIT);
+    if ended {
+        let _ = process.reap();
+    }
+    ended
+}
+
+/// A child in new name spaces of these kinds, and its number. Returns when it has executed a
+/// program or ended.
+fn clone_sharing_memory<T>(
+    main: extern "C" fn(*mut c_void) -> c_int,
+    plan: &mut T,
+    kinds: c_int,
+) -> io::Result<(PidFd, libc::pid_t)> {
     let stack = ChildStack::new()?;
     let flags = libc::CLONE_VM | libc::CLONE_VFORK | libc::CLONE_PIDFD | libc::SIGCHLD | kinds;
     let mut pidfd: c_int = -1;
@@ -218,7 +313,7 @@ fn clone_first(plan: &mut FirstPlan<'_>, kinds: c_int) -> io::Result<PidFd> {
     // parent-tid argument.
     let pid = unsafe {
         libc::clone(
-            first_process,
+            main,
             stack.top(),
             flags,
             ptr::from_mut(plan).cast(),
@@ -230,7 +325,7 @@ fn clone_first(plan: &mut FirstPlan<'_>, kinds: c_int) -> io::Result<PidFd> {
     }
     // SAFETY: the kernel has just made this descriptor for us alone.
     let handle = unsafe { <OwnedFd as std::os::fd::FromRawFd>::from_raw_fd(pidfd) };
-    Ok(PidFd::from(handle))
+    Ok((PidFd::from(handle), pid))
 }
 
 fn receive(channel: BorrowedFd<'_>) -> io::Result<Vec<OwnedFd>> {
@@ -281,6 +376,11 @@ fn explained(step: FirstStep, errno: c_int, mounts: &MountPlan, privileged: bool
     let mut why = MissingRung::of(&doing, &error);
     why.fix = match (step, errno) {
         (_, libc::ENOSYS) => Some("needs Linux 5.12 or newer".to_owned()),
+        (FirstStep::UserMap, libc::EPERM) if lacks_root_map() => Some(
+            "the capability CAP_SETFCAP, without which root has no user namespace of its own, or \
+             a user other than root"
+                .to_owned(),
+        ),
         (FirstStep::UserMap, libc::ENOENT) => Some("mount -t proc proc /proc".to_owned()),
         (FirstStep::Mount(index), libc::EPERM) if is_proc(mounts, index) => Some(
             "parts of `/proc` are covered here, as containers do: run the container with \
@@ -291,6 +391,12 @@ fn explained(step: FirstStep, errno: c_int, mounts: &MountPlan, privileged: bool
         _ => None,
     };
     why
+}
+
+/// Whether this is root without the right to be root in a user namespace.
+fn lacks_root_map() -> bool {
+    let is_root = rustix::process::geteuid().is_root();
+    is_root && effective_capabilities() >> CAP_SETFCAP & 1 == 0
 }
 
 fn is_proc(mounts: &MountPlan, index: usize) -> bool {

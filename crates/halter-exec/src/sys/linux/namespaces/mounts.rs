@@ -3,20 +3,26 @@
 
 use std::collections::BTreeSet;
 use std::ffi::{CString, OsStr, c_ulong};
-use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use crate::sandbox::{Containment, MissingRung};
+use crate::sandbox::{Containment, KeptMount, MissingRung};
 
 /// Where the tree finds what this program hands over.
 pub(crate) const EXCHANGE: &str = "/dev/.halter/exchange";
-const BLANK_DIRECTORY: &str = "/dev/.halter/blank-directory";
-const BLANK_FILE: &str = "/dev/.halter/blank-file";
+pub(super) const BLANK_DIRECTORY: &str = "/dev/.halter/blank-directory";
+pub(super) const BLANK_FILE: &str = "/dev/.halter/blank-file";
 
 /// Places that start empty. `/run` is full of other programs' sockets, and a
 /// mount that cannot be written to does not keep anybody from connecting.
 const FRESH: [&str; 3] = ["/tmp", "/var/tmp", "/run"];
+
+/// Whether this place starts empty inside.
+pub(super) fn is_fresh(place: &Path) -> bool {
+    let fresh = FRESH.iter().chain(&["/dev", "/dev/shm"]);
+    fresh.map(Path::new).any(|one| one == place)
+}
+
 /// Parts of `/run` that hold no sockets and that programs look for.
 const KEPT_OF_RUN: [&str; 3] = [
     "/run/systemd/resolve",
@@ -30,6 +36,21 @@ const DEVICE_LINKS: [(&str, &str); 5] = [
     ("/proc/self/fd/1", "/dev/stdout"),
     ("/proc/self/fd/2", "/dev/stderr"),
     ("pts/ptmx", "/dev/ptmx"),
+];
+
+/// Where libraries are, which programs map as code: what is listed could not be
+/// executed without them. The programs that lie there can be, by the loader.
+const LIBRARIES: [&str; 10] = [
+    "/lib",
+    "/lib32",
+    "/lib64",
+    "/usr/lib",
+    "/usr/lib32",
+    "/usr/lib64",
+    "/usr/local/lib",
+    "/usr/local/lib64",
+    "/nix/store",
+    "/gnu/store",
 ];
 
 pub(super) const READ_ONLY: u64 = 0x1;
@@ -113,6 +134,54 @@ fn existing(paths: &[PathBuf]) -> BTreeSet<PathBuf> {
         .collect()
 }
 
+/// The only places from which code is mapped where programs are listed: those
+/// and the libraries. What lies within another of them is left out.
+fn executable_places(executables: &[PathBuf]) -> BTreeSet<PathBuf> {
+    let listed = existing(executables);
+    let installed = listed.iter().filter_map(|path| path.parent()?.parent());
+    let beside = installed.flat_map(|prefix| [prefix.join("lib"), prefix.join("lib64")]);
+    let libraries = LIBRARIES.iter().map(PathBuf::from).chain(beside);
+    let libraries = existing(&libraries.chain(configured_libraries()).collect::<Vec<_>>());
+    let mut places = listed;
+    places.extend(libraries);
+    let all = places.clone();
+    places.retain(|path| {
+        let mut around = path.ancestors().skip(1);
+        !around.any(|parent| all.contains(parent))
+    });
+    places
+}
+
+/// The directories that the loader is told of.
+fn configured_libraries() -> Vec<PathBuf> {
+    let files = std::fs::read_dir("/etc/ld.so.conf.d");
+    let files = files.into_iter().flatten().flatten();
+    let texts = files.filter_map(|file| std::fs::read_to_string(file.path()).ok());
+    let lines = texts.flat_map(|text| {
+        let lines = text.lines().filter(|line| line.starts_with('/'));
+        lines.map(PathBuf::from).collect::<Vec<_>>()
+    });
+    lines.collect()
+}
+
+/// A directory that is a mount cannot be moved away, so those between a
+/// writable path and a protected one become mounts, too. In the order of their
+/// paths.
+fn between(protected: &BTreeSet<PathBuf>, writable: &BTreeSet<PathBuf>) -> BTreeSet<PathBuf> {
+    let mut between = BTreeSet::new();
+    for path in protected {
+        for parent in path.ancestors().skip(1) {
+            if writable.contains(parent) {
+                break;
+            }
+            if writable.iter().any(|root| parent.starts_with(root)) {
+                between.insert(parent.to_owned());
+            }
+        }
+    }
+    between
+}
+
 impl MountPlan {
     pub(super) fn new(containment: &Containment) -> Result<Self, MissingRung> {
         let mut plan = Self::default();
@@ -121,19 +190,18 @@ impl MountPlan {
             .iter()
             .map(|path| resolved(path))
             .collect::<Result<_, _>>()?;
-        let executables = existing(containment.executables.as_deref().unwrap_or_default());
-        let executables: Vec<PathBuf> = executables
-            .into_iter()
-            .filter(|path| writable.iter().any(|root| path.starts_with(root)))
-            .collect();
         let listed = containment.executables.is_some();
         // Kept while they can still be reached and written to. In the order of
         // their paths, so that what lies within another is attached later.
         let mut kept: Vec<(PathBuf, u64)> = Vec::new();
         let no_execute = if listed { NO_EXECUTE } else { 0 };
         kept.extend(writable.iter().map(|path| (path.clone(), no_execute)));
-        if listed {
-            kept.extend(executables.into_iter().map(|path| (path, 0)));
+        if let Some(executables) = &containment.executables {
+            let is_writable = |path: &PathBuf| writable.iter().any(|root| path.starts_with(root));
+            kept.extend(executable_places(executables).into_iter().map(|path| {
+                let attributes = if is_writable(&path) { 0 } else { READ_ONLY };
+                (path, attributes)
+            }));
         }
         for part in KEPT_OF_RUN {
             if let Ok(path) = Path::new(part).canonicalize()
@@ -152,7 +220,9 @@ impl MountPlan {
         for device in DEVICES {
             plan.copy(Path::new("/dev").join(device))?;
         }
-        plan.restrict("/", READ_ONLY | NO_SETUID | NO_DEVICES, true)?;
+        // A loader that is given a program maps it, which no other rule is
+        // about.
+        plan.restrict("/", READ_ONLY | NO_SETUID | NO_DEVICES | no_execute, true)?;
         plan.fresh_places(listed)?;
         plan.devices(first_device)?;
         plan.new_file_system("proc", "/proc", libc::MS_NOEXEC | libc::MS_RDONLY, "")?;
@@ -164,7 +234,7 @@ impl MountPlan {
                 attributes | NO_SETUID | NO_DEVICES,
             )?;
         }
-        plan.protect(&containment.protected, &writable, no_execute)?;
+        plan.protect(&containment.protected, &writable)?;
         plan.hide(&containment.hidden)?;
         for at in ["/run", "/dev"] {
             if Path::new(at).is_dir() {
@@ -172,6 +242,72 @@ impl MountPlan {
             }
         }
         Ok(plan)
+    }
+
+    /// The steps that protect and hide paths of a containment in use, given
+    /// whether something is mounted on a path already. At no time is less
+    /// covered than before.
+    pub(super) fn of_more(
+        protected: &[PathBuf],
+        hidden: &[PathBuf],
+        writable: &[PathBuf],
+        is_mount: impl Fn(&Path) -> bool,
+    ) -> Result<Self, MissingRung> {
+        let mut plan = Self::default();
+        let protected = existing(protected);
+        // Those first for whoever is within one of the directories between,
+        // which their mounts do not reach.
+        for path in &protected {
+            plan.keep_as_it_is(path)?;
+        }
+        for path in existing(hidden) {
+            plan.cover_by_nothing(&path)?;
+        }
+        for path in between(&protected, &existing(writable)) {
+            if !is_mount(&path) {
+                plan.bind_to_itself(&path)?;
+            }
+        }
+        Ok(plan)
+    }
+
+    /// The steps that mount these in name spaces that somebody else made, given
+    /// whether something is mounted on a path already. At no time is less
+    /// covered than before: what can be written to comes last, with what lies
+    /// on it.
+    pub(super) fn of_container(
+        mounts: &[KeptMount],
+        is_mount: impl Fn(&Path) -> bool,
+    ) -> Result<Self, MissingRung> {
+        let mut plan = Self::default();
+        let missing = |mount: &&KeptMount| !is_mount(&mount.target);
+        let mut missing: Vec<&KeptMount> = mounts.iter().filter(missing).collect();
+        missing.sort_by_key(|mount| mount.source.is_some() && !mount.read_only);
+        for mount in missing {
+            let attributes = if mount.read_only { READ_ONLY } else { 0 };
+            match &mount.source {
+                Some(source) => {
+                    let copy = plan.copy(source)?;
+                    plan.attach(copy, &mount.target, attributes)?;
+                }
+                None => {
+                    let flags = libc::MS_NODEV | libc::MS_NOSUID;
+                    plan.new_file_system("tmpfs", &mount.target, flags, "mode=755")?;
+                }
+            }
+        }
+        Ok(plan)
+    }
+
+    /// Where something is mounted.
+    pub(super) fn places(&self) -> Vec<PathBuf> {
+        let places = self.steps.iter().filter_map(|step| match step {
+            MountStep::Attach { at, .. } | MountStep::New { at, .. } => {
+                Some(OsStr::from_bytes(at.to_bytes()).into())
+            }
+            _ => None,
+        });
+        places.collect()
     }
 
     fn fresh_places(&mut self, listed: bool) -> Result<(), MissingRung> {
@@ -243,35 +379,30 @@ impl MountPlan {
         }
     }
 
-    /// A directory that is a mount cannot be moved away, so those between a
-    /// writable path and a protected one become mounts, too.
     fn protect(
         &mut self,
         protected: &[PathBuf],
         writable: &BTreeSet<PathBuf>,
-        no_execute: u64,
     ) -> Result<(), MissingRung> {
         let protected = existing(protected);
-        let mut between = BTreeSet::new();
-        for path in &protected {
-            for parent in path.ancestors().skip(1) {
-                if writable.contains(parent) {
-                    break;
-                }
-                if writable.iter().any(|root| parent.starts_with(root)) {
-                    between.insert(parent.to_owned());
-                }
-            }
-        }
-        for path in between {
-            let copy = self.copy(&path)?;
-            self.attach(copy, &path, no_execute | NO_SETUID | NO_DEVICES)?;
+        for path in between(&protected, writable) {
+            self.bind_to_itself(&path)?;
         }
         for path in protected {
-            let copy = self.copy(&path)?;
-            self.attach(copy, &path, READ_ONLY | NO_SETUID | NO_DEVICES)?;
+            self.keep_as_it_is(&path)?;
         }
         Ok(())
+    }
+
+    /// With all that is mounted below, which keeps what it has.
+    fn bind_to_itself(&mut self, path: &Path) -> Result<(), MissingRung> {
+        let copy = self.copy(path)?;
+        self.attach(copy, path, NO_SETUID | NO_DEVICES)
+    }
+
+    fn keep_as_it_is(&mut self, path: &Path) -> Result<(), MissingRung> {
+        let copy = self.copy(path)?;
+        self.attach(copy, path, READ_ONLY | NO_SETUID | NO_DEVICES)
     }
 
     fn hide(&mut self, hidden: &[PathBuf]) -> Result<(), MissingRung> {
@@ -280,15 +411,19 @@ impl MountPlan {
             if FRESH.iter().any(|base| path.starts_with(base)) && !self.is_attached(&path) {
                 continue;
             }
-            let blank = if path.is_dir() {
-                BLANK_DIRECTORY
-            } else {
-                BLANK_FILE
-            };
-            let copy = self.copy(blank)?;
-            self.attach(copy, &path, READ_ONLY | NO_SETUID | NO_DEVICES | NO_EXECUTE)?;
+            self.cover_by_nothing(&path)?;
         }
         Ok(())
+    }
+
+    fn cover_by_nothing(&mut self, path: &Path) -> Result<(), MissingRung> {
+        let blank = if path.is_dir() {
+            BLANK_DIRECTORY
+        } else {
+            BLANK_FILE
+        };
+        let copy = self.copy(blank)?;
+        self.attach(copy, path, READ_ONLY | NO_SETUID | NO_DEVICES | NO_EXECUTE)
     }
 
     fn is_attached(&self, path: &Path) -> bool {
@@ -325,7 +460,7 @@ impl MountPlan {
     fn new_file_system(
         &mut self,
         kind: &str,
-        at: &str,
+        at: impl AsRef<OsStr>,
         flags: c_ulong,
         options: &str,
     ) -> Result<(), MissingRung> {
@@ -357,50 +492,5 @@ impl MountPlan {
         let at = text(at)?;
         self.steps.push(MountStep::File { at, mode });
         Ok(())
-    }
-}
-
-/// Empty directories where protected paths are missing, so that something can
-/// be mounted there. Removed when this is dropped, if they are still empty.
-#[derive(Debug, Default)]
-pub(super) struct Placeholders(Vec<PathBuf>);
-
-impl Placeholders {
-    /// Makes one for each path that is not there, at its first missing part.
-    /// Returns the places too.
-    pub(super) fn make(protected: &[PathBuf]) -> io::Result<Self> {
-        let mut made = Self::default();
-        for path in protected {
-            if path.symlink_metadata().is_ok() {
-                continue;
-            }
-            let missing = path
-                .ancestors()
-                .take_while(|part| part.symlink_metadata().is_err())
-                .last();
-            let Some(missing) = missing else { continue };
-            match std::fs::create_dir(missing) {
-                Ok(()) => made.0.push(missing.to_owned()),
-                // Nobody can make there what this program cannot, unless the
-                // system refuses only this program.
-                Err(error) if error.kind() == io::ErrorKind::ReadOnlyFilesystem => {}
-                Err(error) => return Err(error),
-            }
-        }
-        Ok(made)
-    }
-
-    pub(super) fn paths(&self) -> &[PathBuf] {
-        &self.0
-    }
-}
-
-impl Drop for Placeholders {
-    fn drop(&mut self) {
-        for path in self.0.iter().rev() {
-            if let Err(error) = std::fs::remove_dir(path) {
-                tracing::debug!(path = %path.display(), %error, "a placeholder stays");
-            }
-        }
     }
 }

@@ -18,6 +18,7 @@ use super::model::{ModelTraits, ReasoningMembers, Thinking};
 use crate::wire::attachment::Intake;
 use crate::wire::body::{ObjectWriter, Warnings};
 use crate::wire::names::{CallIds, ToolNames};
+use crate::wire::schema::warn_of_choices;
 use crate::wire::structured::{Asked, closed};
 use crate::wire::{ConversationEncoder, EncodedBody, RequestSettings};
 use halter_protocol::{
@@ -303,10 +304,12 @@ impl ConversationEncoder for MessagesEncoder {
         for warning in self.prefix.set(prompt, tools, &mut self.names) {
             self.warnings.add(warning);
         }
+        warn_of_choices(tools.iter(), &mut self.warnings);
     }
 
     fn set_loaded(&mut self, tools: &Arc<[Arc<ToolSpec>]>) {
         if self.prefix.loaded.set(tools) {
+            warn_of_choices(tools.iter().map(AsRef::as_ref), &mut self.warnings);
             self.names.learn(tools.iter().map(AsRef::as_ref));
         }
     }

@@ -4,8 +4,8 @@ use proptest::prelude::*;
 use similar::{ChangeTag, TextDiff};
 
 fn apply_text(text: &str, patch: &str) -> Result<(String, Vec<PlacedHunk>), HunkMismatch> {
-    let files = grammar::parse(patch).unwrap();
-    let [file] = files.as_slice() else {
+    let parsed = grammar::parse(patch).unwrap();
+    let [file] = parsed.files.as_slice() else {
         panic!("{patch}")
     };
     let PatchedFile::Update { hunks, .. } = &file.change else {
@@ -20,6 +20,26 @@ fn update(hunks: &str) -> String {
 
 fn problem(text: &str, hunks: &str) -> String {
     apply_text(text, &update(hunks)).unwrap_err().to_string()
+}
+
+#[test]
+fn lines_that_look_alike_are_compared_so_often_and_no_more() {
+    // Four comparisons find it.
+    let (text, wanted) = ("a\na\nb\n", ["a", "b"]);
+    for (before, found) in [
+        (LINE_COMPARISONS - 4, Some((1, Tolerance::Exact))),
+        (LINE_COMPARISONS - 3, None),
+    ] {
+        let file = FileLines::new(text);
+        file.compared.set(before);
+        assert_eq!(file.search(&wanted, 0), found);
+        let told = file.missing(&wanted, 0, "its lines");
+        assert_eq!(
+            told.contains("quote fewer lines"),
+            found.is_none(),
+            "{told}"
+        );
+    }
 }
 
 #[test]
@@ -199,8 +219,8 @@ proptest! {
 
     #[test]
     fn no_text_makes_the_reader_panic(text in "(\\*\\*\\* (Begin Patch|End Patch|Add File: a|Update File: b|Move to: c|Delete File: d|End of File)|@@( x)?|[ +-]?[ab]?|\n){0,20}") {
-        if let Ok(files) = grammar::parse(&format!("*** Begin Patch\n{text}")) {
-            for file in files {
+        if let Ok(patch) = grammar::parse(&format!("*** Begin Patch\n{text}")) {
+            for file in patch.files {
                 if let PatchedFile::Update { hunks, .. } = file.change {
                     let _ = apply("a\nb\n\na\n", &hunks);
                 }

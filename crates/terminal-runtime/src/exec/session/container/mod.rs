@@ -6,14 +6,17 @@
 //! with the holder as the parent of the client. Never: talks to an engine by
 //! other means, or puts a variable's value on a command line.
 
+pub(in crate::exec) mod placeholders;
 mod tree;
 mod variables;
 
+use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
+use std::sync::Mutex;
 use std::time::Duration;
 
-use halter_exec::host::{LaunchPlan, TREE_MARKER};
+use halter_exec::host::{KeptMount, LaunchPlan, PidFd, TREE_MARKER, mount_missing};
 use halter_exec::{Command, Environment, ProcessInfo, find_program};
 use tokio::sync::OnceCell;
 use tokio_util::sync::CancellationToken;
@@ -23,7 +26,8 @@ use variables::ClientVariables;
 
 use crate::exec::error::{CoreError, StartFailure};
 use crate::exec::types::{ContainerOptions, CoreSettings, ExecOrder, Limits, SessionSpec};
-use crate::limits::{CONTAINER_DEADLINE, CONTAINER_PROBE_DEADLINE};
+use crate::limits::{CONTAINER_DEADLINE, CONTAINER_PROBE_DEADLINE, CONTAINER_PULL_DEADLINE};
+use crate::lock::lock;
 use crate::sys;
 
 /// Where the directory shared with a container is inside of it.
@@ -49,11 +53,15 @@ pub(in crate::exec) struct Container {
     limits: Limits,
     options: ContainerOptions,
     made: OnceCell<Made>,
+    /// What is protected since it was made.
+    protected: Mutex<BTreeSet<PathBuf>>,
 }
 
 /// A container that is up.
 #[derive(Debug, Clone, Copy)]
 struct Made {
+    /// Its first process.
+    first: i32,
     namespace: u64,
 }
 
@@ -78,7 +86,45 @@ impl Container {
             limits: spec.limits,
             options: spec.container.clone(),
             made: OnceCell::new(),
+            protected: Mutex::default(),
         }
+    }
+
+    /// Mounts again what it has lost, and protects these paths. Returns where
+    /// something was mounted.
+    ///
+    /// # Errors
+    /// Why some of it stays open.
+    pub(in crate::exec) async fn cover(
+        &self,
+        settings: &CoreSettings,
+        protect: &[PathBuf],
+    ) -> Result<Vec<PathBuf>, String> {
+        let Some(made) = self.made.get().copied() else {
+            return Ok(Vec::new());
+        };
+        let protected: Vec<PathBuf> = {
+            let mut protected = lock(&self.protected);
+            protected.extend(protect.iter().cloned());
+            protected.iter().cloned().collect()
+        };
+        let (options, name) = (self.options.clone(), self.name.clone());
+        let state_dir = settings.state_dir.clone();
+        let covered = tokio::task::spawn_blocking(move || {
+            let places = options.placeholders.iter().chain(&protected);
+            placeholders::make_again(&state_dir, &name, &options, places)
+                .map_err(|error| format!("taking the place of a protected path: {error}"))?;
+            // One that has ended is told by its engine.
+            let Ok(process) = PidFd::open(made.first) else {
+                return Ok(Vec::new());
+            };
+            if !sys::namespace_of(made.first).is_ok_and(|found| found == made.namespace) {
+                return Ok(Vec::new());
+            }
+            let mounts = kept_mounts(&options, &protected);
+            mount_missing(&process, made.first, &mounts).map_err(|missing| missing.to_string())
+        });
+        covered.await.map_err(|error| error.to_string())?
     }
 
     /// Makes sure that the container is up: the one that an earlier daemon
@@ -102,7 +148,45 @@ impl Container {
         if let Ok(pid) = self.main_process(settings).await {
             return Ok(pid);
         }
+        self.have_image(settings).await?;
         prepare()?;
+        let taken = placeholders::make(&settings.state_dir, &self.name, &self.options.placeholders);
+        if let Err(error) = taken {
+            placeholders::remove(&settings.state_dir, &self.name);
+            return Err(failed(format!(
+                "the place of a protected path cannot be taken: {error}"
+            )));
+        }
+        let made = self.run(settings).await;
+        if made.is_err() {
+            // It may have been made and not started: then its name is taken.
+            let _ = self.call_remove(settings).await;
+            placeholders::remove(&settings.state_dir, &self.name);
+        }
+        made
+    }
+
+    /// Fetches the image, if the engine has not got it: that may take longer
+    /// than anything else it does.
+    async fn have_image(&self, settings: &CoreSettings) -> Result<(), CoreError> {
+        let known = ["image", "inspect", "--format", "{{.Id}}", &self.image];
+        let known = call(settings, known.map(OsString::from).to_vec()).await;
+        if known.is_ok() {
+            return Ok(());
+        }
+        let program = program(settings)?;
+        let words = ["pull", "-q", &self.image].map(OsString::from).to_vec();
+        let pull = client(&program, settings.environment.clone(), words);
+        let pulled = outcome(pull.deadline(CONTAINER_PULL_DEADLINE)).await;
+        pulled.map(drop).map_err(|error| {
+            failed(format!(
+                "the image `{}` is not there and cannot be fetched: {error}",
+                self.image
+            ))
+        })
+    }
+
+    async fn run(&self, settings: &CoreSettings) -> Result<Made, CoreError> {
         let mut words: Vec<OsString> = ["run", "-d", "--rm", "--name", &self.name, "-v"]
             .map(OsString::from)
             .to_vec();
@@ -110,7 +194,8 @@ impl Container {
         volume.push(format!(":{SHARED_INSIDE}"));
         words.push(volume);
         let user = rustix::process::geteuid();
-        words.extend(option_words(&self.options, &settings.docker.program, user)?);
+        let engine = engine_of(settings).await?;
+        words.extend(option_words(&self.options, engine, user)?);
         if let Some(bytes) = self.limits.memory_bytes {
             words.extend(["--memory".into(), bytes.to_string().into()]);
         }
@@ -124,15 +209,8 @@ impl Container {
             "-c".into(),
             IDLE.into(),
         ]);
-        let made = match call(settings, words).await {
-            Ok(_) => self.main_process(settings).await,
-            Err(error) => Err(error),
-        };
-        if made.is_err() {
-            // It may have been made and not started: then its name is taken.
-            let _ = self.call_remove(settings).await;
-        }
-        made
+        call(settings, words).await?;
+        self.main_process(settings).await
     }
 
     /// The namespace of the container's processes, by way of its first one.
@@ -141,7 +219,10 @@ impl Container {
         let answer = call(settings, words.map(OsString::from).to_vec()).await?;
         let pid: i32 = answer.trim().parse().unwrap_or(0);
         match sys::namespace_of(pid) {
-            Ok(namespace) if pid > 0 => Ok(Made { namespace }),
+            Ok(namespace) if pid > 0 => Ok(Made {
+                first: pid,
+                namespace,
+            }),
             _ => Err(failed(format!(
                 "the processes of container `{}` cannot be seen from here; \
                  the engine must run on this machine, and this program as its user",
@@ -152,12 +233,13 @@ impl Container {
 
     /// Removes the container with everything in it.
     pub(in crate::exec) async fn remove(&self, settings: &CoreSettings) {
-        if self.made.get().is_none() {
-            return;
-        }
-        if let Err(error) = self.call_remove(settings).await {
+        // One that an earlier daemon made ends with its holder.
+        if self.made.get().is_some()
+            && let Err(error) = self.call_remove(settings).await
+        {
             tracing::warn!(%error, container = self.name, "a container stays");
         }
+        placeholders::remove(&settings.state_dir, &self.name);
     }
 
     async fn call_remove(&self, settings: &CoreSettings) -> Result<String, CoreError> {
@@ -225,6 +307,32 @@ impl Container {
     }
 }
 
+/// What a container has mounted for as long as it is up: what it was made with,
+/// and what is protected since. A mount cannot be moved away, so what leads to
+/// it is one, too.
+fn kept_mounts(options: &ContainerOptions, protected: &[PathBuf]) -> Vec<KeptMount> {
+    let made = options.mounts.iter().map(|mount| KeptMount {
+        source: mount.source.clone(),
+        target: mount.target.clone(),
+        read_only: mount.read_only,
+    });
+    let own = |path: &Path, read_only| KeptMount {
+        source: Some(path.to_owned()),
+        target: path.to_owned(),
+        read_only,
+    };
+    let mut mounts: Vec<KeptMount> = made.collect();
+    for path in protected.iter().filter(|path| path.exists()) {
+        let Some(root) = options.writable_root(path) else {
+            continue;
+        };
+        mounts.push(own(path, true));
+        let parents = path.ancestors().skip(1).take_while(|it| *it != root);
+        mounts.extend(parents.map(|parent| own(parent, false)));
+    }
+    mounts
+}
+
 async fn call_remove(settings: &CoreSettings, name: &str) -> Result<String, CoreError> {
     let words = ["rm", "-f", "-t", "0", name];
     call(settings, words.map(OsString::from).to_vec()).await
@@ -237,10 +345,30 @@ pub(in crate::exec) async fn remove_left(settings: &CoreSettings, name: &str) {
     }
 }
 
+/// Whose command line it is, whatever it is called.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Engine {
+    Docker,
+    Podman,
+}
+
+/// Asks the program what it is: `docker` may be podman by another name.
+async fn engine_of(settings: &CoreSettings) -> Result<Engine, CoreError> {
+    let version = call(settings, vec!["--version".into()]).await?;
+    Ok(engine_named(&version))
+}
+
+fn engine_named(version: &str) -> Engine {
+    match version.to_ascii_lowercase().contains("podman") {
+        true => Engine::Podman,
+        false => Engine::Docker,
+    }
+}
+
 /// The options of the command line for mounts, network and user.
 fn option_words(
     options: &ContainerOptions,
-    program: &Path,
+    engine: Engine,
     user: rustix::process::Uid,
 ) -> Result<Vec<OsString>, CoreError> {
     check_mounts(options)?;
@@ -264,16 +392,15 @@ fn option_words(
     if options.no_network {
         words.extend(["--network", "none"].map(OsString::from));
     }
-    if options.own_user && !user.is_root() {
-        let engine = program.file_name().unwrap_or_default().to_string_lossy();
+    if options.own_user {
         // An engine without rights of its own numbers users anew.
-        if engine.contains("podman") {
+        if engine == Engine::Podman && !user.is_root() {
             words.push("--userns=keep-id".into());
-        } else {
-            let group = rustix::process::getegid();
-            words.push("--user".into());
-            words.push(format!("{}:{}", user.as_raw(), group.as_raw()).into());
         }
+        // Whatever user the image names.
+        let group = rustix::process::getegid();
+        words.push("--user".into());
+        words.push(format!("{}:{}", user.as_raw(), group.as_raw()).into());
     }
     Ok(words)
 }
@@ -282,7 +409,8 @@ fn option_words(
 pub(in crate::exec) fn check_mounts(options: &ContainerOptions) -> Result<(), CoreError> {
     for mount in &options.mounts {
         // Engines differ: some make a directory of what does not exist.
-        if let Some(source) = mount.source.as_ref().filter(|source| !source.exists()) {
+        let is_missing = |path: &&PathBuf| !options.placeholders.contains(path) && !path.exists();
+        if let Some(source) = mount.source.as_ref().filter(is_missing) {
             return Err(invalid_mount(
                 source,
                 "it does not exist on the runtime's machine",
@@ -382,10 +510,10 @@ mod tests {
                 read_only: source == "/usr",
             }],
             no_network: true,
-            own_user: false,
+            ..ContainerOptions::default()
         };
         let root = rustix::process::Uid::ROOT;
-        option_words(&options, Path::new("docker"), root).map_err(|error| error.to_string())
+        option_words(&options, Engine::Docker, root).map_err(|error| error.to_string())
     }
 
     #[test]
@@ -394,16 +522,26 @@ mod tests {
             own_user: true,
             ..ContainerOptions::default()
         };
-        let words = |program: &str, user: u32| {
+        let words = |engine: Engine, user: u32| {
             let user = rustix::process::Uid::from_raw(user);
-            option_words(&options, Path::new(program), user).unwrap()
+            option_words(&options, engine, user).unwrap()
         };
         let group = rustix::process::getegid().as_raw();
-        assert_eq!(words("/usr/bin/podman", 1000), ["--userns=keep-id"]);
         let user = format!("1000:{group}");
-        assert_eq!(words("docker", 1000), ["--user", &user]);
+        let anew = ["--userns=keep-id", "--user", &user];
+        assert_eq!(words(Engine::Podman, 1000), anew);
+        assert_eq!(words(Engine::Docker, 1000), ["--user", &user]);
         // Root inside is root outside, unless the engine was told otherwise.
-        assert_eq!(words("podman", 0), [""; 0]);
+        let root = format!("0:{group}");
+        assert_eq!(words(Engine::Podman, 0), ["--user", &root]);
+    }
+
+    #[test]
+    fn an_engine_is_known_by_what_it_says_and_not_by_its_name() {
+        let podman = engine_named("podman version 5.4.2\n");
+        assert_eq!(podman, Engine::Podman);
+        let docker = engine_named("Docker version 28.1.1, build 4eba377\n");
+        assert_eq!(docker, Engine::Docker);
     }
 
     #[test]
@@ -425,6 +563,7 @@ mod tests {
         let spec = client(Path::new("/bin/sh"), Environment::new(), words);
         assert_eq!(spec.deadline, Some(CONTAINER_DEADLINE));
         const { assert!(CONTAINER_PROBE_DEADLINE.as_secs() < CONTAINER_DEADLINE.as_secs()) };
+        const { assert!(CONTAINER_DEADLINE.as_secs() < CONTAINER_PULL_DEADLINE.as_secs()) };
         let error = outcome(spec.deadline(Duration::from_millis(20))).await;
         let message = error.unwrap_err().to_string();
         assert!(message.contains("did not answer in time"), "{message}");

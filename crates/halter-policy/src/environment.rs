@@ -101,7 +101,7 @@ const SERVICE_KEY_CHARS: usize = 20;
 ///
 /// let captured = [("JAVA_HOME", "/opt/java"), ("OPENAI_API_KEY", "sk-…"), ("GH_TOKEN", "t")]
 ///     .map(|(name, value)| (OsString::from(name), OsString::from(value)));
-/// let seen = halter_tools::command_environment(captured, &["GH_TOKEN".to_owned()], &[]);
+/// let seen = halter_policy::environment::command_environment(captured, &["GH_TOKEN".to_owned()], &[]);
 /// assert!(seen.keys().eq(["GH_TOKEN", "JAVA_HOME"]));
 /// ```
 pub fn command_environment(
@@ -109,7 +109,7 @@ pub fn command_environment(
     add: &[String],
     remove: &[String],
 ) -> BTreeMap<OsString, OsString> {
-    let listed = |list: &[String], name: &str| list.iter().any(|pattern| fits(name, pattern));
+    let listed = |list: &[String], name: &str| list.iter().any(|pattern| name_fits(name, pattern));
     environment
         .into_iter()
         .filter(|(name, value)| {
@@ -121,13 +121,15 @@ pub fn command_environment(
 }
 
 fn is_withheld(name: &str, value: &str) -> bool {
-    NEVER.iter().any(|pattern| fits(name, pattern))
+    NEVER.iter().any(|pattern| name_fits(name, pattern))
         || has_secret_name(name)
         || holds_secret_url(value)
         || is_secret_value(value)
 }
 
-fn fits(name: &str, pattern: &str) -> bool {
+/// Whether a name is the pattern, or begins like one that ends in `*`.
+#[must_use]
+pub fn name_fits(name: &str, pattern: &str) -> bool {
     match pattern.strip_suffix('*') {
         Some(prefix) => name.starts_with(prefix),
         None => name == pattern,
