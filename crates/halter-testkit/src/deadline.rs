@@ -14,6 +14,12 @@ pub const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Waits for a future, and panics if it takes longer than [`PATIENCE`].
 pub async fn within<F: Future>(what: &str, future: F) -> F::Output {
+    let output = in_time(future).await;
+    output.unwrap_or_else(|| panic!("{what} took longer than {PATIENCE:?}"))
+}
+
+/// Waits for a future; `None` if it takes longer than [`PATIENCE`].
+pub async fn in_time<F: Future>(future: F) -> Option<F::Output> {
     let (expired, expiry) = oneshot::channel();
     let (done, watched) = mpsc::channel::<()>();
     let watchdog = std::thread::spawn(move || {
@@ -28,7 +34,7 @@ pub async fn within<F: Future>(what: &str, future: F) -> F::Output {
     };
     drop(done);
     let _ = watchdog.join();
-    output.unwrap_or_else(|| panic!("{what} took longer than {PATIENCE:?}"))
+    output
 }
 
 /// Waits until something outside of any event becomes true, looking again and

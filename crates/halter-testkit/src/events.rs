@@ -4,7 +4,7 @@ mod render;
 
 pub use render::render;
 
-use crate::deadline::within;
+use crate::deadline::{PATIENCE, in_time, within};
 use futures::{Stream, StreamExt};
 use halter_protocol::{
     Delivery, Message, SessionEvent, SessionEventPayload, ToolError, ToolExecutionOutcome,
@@ -47,8 +47,21 @@ pub async fn collect_until_error(
         }
         None
     };
-    let error = within("reading an event stream to its end", reading).await;
-    (events, error)
+    match in_time(reading).await {
+        Some(error) => (events, error),
+        None => panic!(
+            "the stream did not end within {PATIENCE:?}, after:\n{}",
+            last_in_brief(&events)
+        ),
+    }
+}
+
+/// The last events, of each its beginning: what a stream hangs at.
+fn last_in_brief(events: &[SessionEvent]) -> String {
+    let first = events.len().saturating_sub(20);
+    let last = events.iter().skip(first);
+    let brief = last.map(|event| format!("{:.400}", format!("{:?}", event.payload)));
+    brief.collect::<Vec<_>>().join("\n")
 }
 
 /// Reads a stream until an event fits, which is the last one returned.

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use super::job::Job;
+use super::job::{Admission, Job};
 use super::order::BESIDE;
 use super::sessions::{SessionNote, parameters};
 use super::{Service, lock};
@@ -35,7 +35,10 @@ impl Service {
 
     fn adopt_exec(&self, session: &Arc<Session>, exec: Exec) {
         let info = exec.info();
-        let beside = info.note == BESIDE;
+        let admission = match info.note == BESIDE {
+            true => Admission::Beside,
+            false => Admission::Turn,
+        };
         // Its client may come back for it, whether it named the command or not.
         let job = Job::new(
             info.id.clone(),
@@ -43,12 +46,12 @@ impl Service {
             info.what.clone(),
             true,
             info.pty,
-            beside,
+            admission,
             self.earlier(info.started),
         );
         lock(&self.inner.jobs).insert(info.id.clone(), Arc::clone(&job));
         let turn = match info.state {
-            ExecState::Running if !beside => session.try_turn().ok(),
+            ExecState::Running if admission == Admission::Turn => session.try_turn().ok(),
             ExecState::Running | ExecState::Ended => None,
         };
         let begun = turn.filter(|turn| {

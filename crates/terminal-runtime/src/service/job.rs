@@ -26,6 +26,17 @@ pub(super) enum JobState {
     Refused(WireError),
 }
 
+/// How a command gets to run in its session.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Admission {
+    /// Its turn was free, and is its own.
+    Turn,
+    /// Others had the session when it was asked for.
+    Queue,
+    /// Beside the session's other commands.
+    Beside,
+}
+
 /// One command that a client asked for.
 #[derive(Debug)]
 pub(super) struct Job {
@@ -38,8 +49,7 @@ pub(super) struct Job {
     pub detached: bool,
     pub asked: Moment,
     pub pty: bool,
-    /// Whether it runs beside the session's other commands.
-    pub beside: bool,
+    pub admission: Admission,
     /// What runs it, or why nothing does.
     begun: SetOnce<Result<Exec, WireError>>,
     /// How it ended, and when.
@@ -55,7 +65,7 @@ impl Job {
         what: ExecWhat,
         detached: bool,
         pty: bool,
-        beside: bool,
+        admission: Admission,
         asked: Moment,
     ) -> Arc<Self> {
         Arc::new(Self {
@@ -66,7 +76,7 @@ impl Job {
             detached,
             asked,
             pty,
-            beside,
+            admission,
             begun: SetOnce::new(),
             ended: SetOnce::new(),
             withdrawn: CancellationToken::new(),
@@ -96,6 +106,11 @@ impl Job {
                 at: *at,
             },
         }
+    }
+
+    /// Whether it is not over and runs beside the session's other commands.
+    pub(super) fn runs_beside(&self) -> bool {
+        self.admission == Admission::Beside && !self.is_over()
     }
 
     pub(super) fn is_over(&self) -> bool {

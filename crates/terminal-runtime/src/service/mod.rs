@@ -140,7 +140,7 @@ impl Service {
             Call::SessionCreate(params) => line(id, Box::pin(self.create(*params)).await),
             Call::SessionDestroy(params) => line(id, Box::pin(self.destroy(&params)).await),
             Call::ExecRun(params) => self.run(*params, client).await,
-            Call::ExecStream(params) => Box::pin(self.stream(*params)).await,
+            Call::ExecStream(params) => Box::pin(self.stream(*params, client)).await,
             Call::ExecWait(params) => Box::pin(self.wait(&params, client)).await,
             Call::ExecRead(params) => line(id, Box::pin(self.read(&params, client)).await),
             Call::ExecAttach(params) => self.attach(&params),

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::answer::{CallAnswer, Client, ResultOrder, ResultShape};
 use super::execs::unreachable_state;
-use super::job::{Job, JobState};
+use super::job::{Admission, Job, JobState};
 use super::order::{BESIDE, core_error, exec_id, pool_error};
 use super::stream::StreamOrder;
 use super::{Service, lock};
@@ -44,12 +44,28 @@ impl Service {
         }
     }
 
-    pub(super) async fn stream(&self, params: ExecParams) -> Result<CallAnswer, WireError> {
+    pub(super) async fn stream(
+        &self,
+        params: ExecParams,
+        client: &Client,
+    ) -> Result<CallAnswer, WireError> {
         let may_queue = params.queue;
         let job = self.submit(params)?;
-        // A refusal is the answer itself, where that is known at once.
-        if !may_queue && let JobState::Refused(error) = job.started().await {
-            return Err(error);
+        // One that was answered is found again after a crash, so that its client
+        // need not ask whether it has run. What waits for its turn may wait long.
+        if job.admission != Admission::Queue {
+            let state = tokio::select! {
+                biased;
+                state = job.started() => state,
+                () = client.gone().cancelled() => {
+                    Box::pin(self.leave(&job)).await;
+                    return Ok(CallAnswer::Nobody);
+                }
+            };
+            // A refusal is the answer itself, where that is known at once.
+            if let (false, JobState::Refused(error)) = (may_queue, state) {
+                return Err(error);
+            }
         }
         Ok(CallAnswer::Stream(StreamOrder::new(
             job,
@@ -92,13 +108,18 @@ impl Service {
             Err(crate::session::PoolError::Busy { .. }) if queue => None,
             Err(error) => return Err(pool_error(&error)),
         };
+        let admission = match &turn {
+            Some(_) => Admission::Turn,
+            None if beside => Admission::Beside,
+            None => Admission::Queue,
+        };
         let job = Job::new(
             order.id.clone(),
             session,
             order.what.clone(),
             detached,
             order.pty.is_some(),
-            beside,
+            admission,
             self.inner.clock.now(),
         );
         if let Some(existing) = self.enter(&job) {
@@ -114,7 +135,7 @@ impl Service {
         let jobs = lock(&self.inner.jobs);
         let running = jobs
             .values()
-            .filter(|job| job.beside && job.session.id == session.id && !job.is_over());
+            .filter(|job| job.runs_beside() && job.session.id == session.id);
         if running.count() < MAX_BESIDE {
             return Ok(());
         }

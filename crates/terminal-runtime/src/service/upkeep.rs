@@ -89,7 +89,7 @@ impl Service {
     /// Whether something runs beside a session's shell.
     fn runs_beside(&self, id: SessionId) -> bool {
         let jobs = lock(&self.inner.jobs);
-        let its = |job: &Arc<Job>| job.beside && job.session.id == id && !job.is_over();
+        let its = |job: &Arc<Job>| job.runs_beside() && job.session.id == id;
         jobs.values().any(its)
     }
 

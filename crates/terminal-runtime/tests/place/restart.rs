@@ -5,13 +5,16 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 
+use halter_exec::Signal;
+use halter_exec::host::PidFd;
 use halter_protocol::{PermissionMode, SessionEventPayload, ToolResult};
 use halter_testkit::{Harness, Reply, TempWorkspace};
 use halter_tools::policy::SandboxMode;
 use halter_tools::{ExecBackend, PolicySettings, builtin_tools};
 use serde_json::{Value, json};
 use terminal_runtime::backend::{RuntimeExec, RuntimeExecSettings};
-use terminal_runtime::client::Target;
+use terminal_runtime::client::{Client, OutputEvent, Target};
+use terminal_runtime::protocol::{CreateParams, ExecParams, Variables, WaitParams};
 
 use crate::engine::engine;
 use crate::place::{DaemonExec, may_mount};
@@ -144,6 +147,65 @@ async fn killed_often(place: DaemonExec, kills: usize) {
     session.shutdown("done").await.unwrap();
 }
 
+/// A stream that was answered has a command that outlives the runtime: one that
+/// dies before has not answered, and the command is given to the next one.
+#[tokio::test]
+async fn a_runtime_that_is_killed_before_a_command_has_begun_loses_nothing() {
+    let directory = tempfile::tempdir().unwrap();
+    let place = Arc::new(DaemonExec::start());
+    let client = Client::socket(place.daemon().socket());
+    let session = CreateParams {
+        working_dir: Some(directory.path().to_str().unwrap().to_owned()),
+        // With variables it has a holder from the beginning.
+        env: Variables([("NAME".to_owned(), "value".to_owned())].into()),
+        ..CreateParams::default()
+    };
+    let session_id = client.create_session(&session).await.unwrap().session_id;
+    let holders: Vec<PidFd> = place.daemon().holders().into_iter().map(handle).collect();
+    assert!(!holders.is_empty());
+    let signal = |signal| holders.iter().for_each(|it| it.send(signal).unwrap());
+    // Without them no shell is started.
+    signal(Signal::STOP);
+    let params = ExecParams {
+        session_id,
+        command: Some("echo $NAME >> ran; exit 7".to_owned()),
+        exec_id: Some("c-1".to_owned()),
+        queue: true,
+        ..ExecParams::default()
+    };
+    let asking = client.clone();
+    let following = tokio::spawn(async move { asking.follow_new(params).await });
+    let asked = WaitParams {
+        exec_id: "c-1".to_owned(),
+        timeout_s: Some(0.0),
+    };
+    while client.wait(&asked).await.is_err() {
+        tokio::task::yield_now().await;
+    }
+    let restarted = Arc::clone(&place);
+    tokio::task::spawn_blocking(move || restarted.daemon().kill())
+        .await
+        .unwrap();
+    signal(Signal::CONT);
+    let restarted = Arc::clone(&place);
+    tokio::task::spawn_blocking(move || restarted.daemon().spawn())
+        .await
+        .unwrap();
+    let mut follower = following.await.unwrap().unwrap();
+    let ending = loop {
+        if let OutputEvent::Exit(ending) = follower.next().await.unwrap() {
+            break ending;
+        }
+    };
+    assert_eq!((ending.exit_code, ending.error), (7, None));
+    let ran = std::fs::read_to_string(directory.path().join("ran")).unwrap();
+    assert_eq!(ran, "value\n");
+}
+
+fn handle(pid: u32) -> PidFd {
+    PidFd::open(pid.try_into().unwrap()).unwrap()
+}
+
 fn exec_at(socket: &Path) -> Arc<dyn ExecBackend> {
     let target = Target::Socket(socket.to_owned());
     Arc::new(RuntimeExec::new(target, RuntimeExecSettings::default()))
@@ -247,7 +309,7 @@ async fn a_runtime_with_other_files_in_the_place_of_ours_is_noticed() {
     let error = workspace.failure("shell", command).await;
     assert!(error.contains("other files"), "{error}");
     assert_eq!(workspace.get("ran"), "ran\n");
-    let client = terminal_runtime::client::Client::socket(other.daemon().socket());
+    let client = Client::socket(other.daemon().socket());
     assert_eq!(client.sessions().await.unwrap().sessions.len(), 0);
 }
 
