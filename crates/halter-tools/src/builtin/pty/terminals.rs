@@ -147,10 +147,18 @@ impl OpenTerminal {
         self.screen.shown.borrow().bytes
     }
 
+    /// The screen first, as in any terminal: what a program draws in its new size
+    /// may be here before the answer is.
     pub(super) async fn resize(&self, size: TerminalSize) -> anyhow::Result<()> {
-        self.command.resize(size).await?;
-        self.screen().resize(size);
-        Ok(())
+        let before = self.screen().size();
+        if self.command.progress().end.is_none() {
+            self.screen().resize(size);
+        }
+        let resized = self.command.resize(size).await;
+        if resized.is_err() {
+            self.screen().resize(before);
+        }
+        resized
     }
 
     /// Waits for a text or for rest. Returns whether the text is there.
@@ -242,4 +250,110 @@ async fn feed(command: Arc<dyn RunningCommand>, screen: Arc<SharedScreen>) {
         });
     }
     screen.shown.send_replace(Shown { bytes, ended: true });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::exec::{BackgroundEnd, BackgroundProgress, OutputPiece};
+    use async_trait::async_trait;
+
+    /// Draws a line as soon as it has another size, and is told of that size only
+    /// when the line has been read.
+    #[derive(Default)]
+    struct Drawing {
+        drawn: watch::Sender<&'static [u8]>,
+        read: watch::Sender<u64>,
+        ended: bool,
+    }
+
+    const LINE: &[u8] = b"123456789";
+
+    #[async_trait]
+    impl RunningCommand for Drawing {
+        fn pid(&self) -> Option<i32> {
+            None
+        }
+
+        fn progress(&self) -> BackgroundProgress {
+            let end = BackgroundEnd {
+                status: None,
+                timed_out: false,
+            };
+            BackgroundProgress {
+                printed: self.drawn.borrow().len() as u64,
+                end: self.ended.then_some(end),
+            }
+        }
+
+        async fn printed_more_than(&self, bytes: u64) -> BackgroundProgress {
+            self.read.send_replace(bytes);
+            let mut drawn = self.drawn.subscribe();
+            let _ = drawn.wait_for(|it| it.len() as u64 > bytes).await;
+            self.progress()
+        }
+
+        async fn read(&self, offset: u64, _: usize) -> anyhow::Result<OutputPiece> {
+            let bytes = self.drawn.borrow().to_vec();
+            Ok(OutputPiece { offset, bytes })
+        }
+
+        async fn write(&self, _: &[u8]) -> anyhow::Result<()> {
+            Ok(())
+        }
+
+        async fn end_input(&self) {}
+
+        async fn resize(&self, _: TerminalSize) -> anyhow::Result<()> {
+            anyhow::ensure!(!self.ended, "the command has ended");
+            self.drawn.send_replace(LINE);
+            let shown = |bytes: &u64| *bytes == LINE.len() as u64;
+            self.read.subscribe().wait_for(shown).await?;
+            Ok(())
+        }
+
+        async fn signal(&self, _: i32) -> anyhow::Result<()> {
+            Ok(())
+        }
+
+        async fn stop(&self) {}
+    }
+
+    fn size(columns: u16) -> TerminalSize {
+        TerminalSize { columns, rows: 4 }
+    }
+
+    fn open(command: Drawing) -> OpenTerminal {
+        let command: Arc<dyn RunningCommand> = Arc::new(command);
+        let screen = Arc::new(SharedScreen {
+            screen: Mutex::new(TerminalScreen::new(size(20))),
+            shown: watch::Sender::default(),
+        });
+        let feeder = feed(Arc::clone(&command), Arc::clone(&screen));
+        OpenTerminal {
+            id: "pty_1".to_owned(),
+            command,
+            reported: ReportedHosts::default(),
+            screen,
+            _feeder: AbortOnDropHandle::new(tokio::spawn(feeder)),
+        }
+    }
+
+    #[tokio::test]
+    async fn what_is_drawn_before_the_answer_to_a_resize_is_shown_in_the_new_size() {
+        let terminal = open(Drawing::default());
+        terminal.resize(size(5)).await.unwrap();
+        assert_eq!(terminal.screen().text(), "12345\n6789");
+    }
+
+    #[tokio::test]
+    async fn the_screen_of_a_command_that_has_ended_keeps_its_size() {
+        let terminal = open(Drawing {
+            ended: true,
+            ..Drawing::default()
+        });
+        terminal.screen().show(LINE);
+        terminal.resize(size(5)).await.unwrap_err();
+        assert_eq!(terminal.screen().text(), "123456789");
+    }
 }
