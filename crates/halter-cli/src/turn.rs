@@ -92,7 +92,13 @@ pub async fn or_idle<T>(read: impl Future<Output = T>, idle: impl Future<Output 
         done = &mut read => return done,
         () = tokio::time::sleep(IDLE_NOTICE) => {}
     }
-    tokio::join!(read, idle).0
+    tokio::pin!(idle);
+    tokio::select! {
+        biased;
+        done = &mut read => return done,
+        () = &mut idle => {}
+    }
+    read.await
 }
 
 /// Tells hooks that nobody has typed for a while.

@@ -13,8 +13,8 @@
 //! | `PreToolUse` | `tool_name`, `tool_input`, `tool_use_id` |
 //! | `PermissionRequest` | the same, `rule`, `reason` and `permission_suggestions`, a list of rules |
 //! | `PermissionDenied` | those of `PreToolUse` and `reason` |
-//! | `PostToolUse` | those of `PreToolUse` `tool_response` and `duration_ms` |
-//! | `PostToolUseFailure` | those of `PreToolUse` `error` and `duration_ms` |
+//! | `PostToolUse` | those of `PreToolUse`, `tool_response` and `duration_ms` |
+//! | `PostToolUseFailure` | those of `PreToolUse`, `error` and `duration_ms` |
 //! | `Notification` | `notification_type`, `message` |
 //! | `PreCompact` | `trigger` (`manual`, `auto`), `custom_instructions` |
 //! | `PostCompact` | `trigger`, `compact_summary` |

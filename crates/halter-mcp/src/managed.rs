@@ -245,9 +245,17 @@ impl ManagedServer {
             server: name.clone(),
         };
         let instances = self.instances.upgrade().ok_or_else(stopped)?;
-        let found = instances.get(&self.settings, &**any, &directory).await;
+        let found = instances.get(&self.settings, &**any, &directory);
+        let found = tokio::time::timeout(self.settings.start_timeout, found);
+        let found = tokio::select! {
+            found = found => found,
+            () = orders.cancel.cancelled() => {
+                return Err(McpError::Cancelled { server: name.clone() });
+            }
+        };
         drop(instances);
-        let here = found?;
+        let late = |_| not_usable(name, &directory, "its sandbox was not ready in time".into());
+        let here = found.map_err(late)??;
         let link = here.server.ready_link(orders).await;
         let link = link.map_err(|error| match error {
             McpError::Cancelled { .. } | McpError::Stopped { .. } => error,

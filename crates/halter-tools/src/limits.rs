@@ -112,8 +112,8 @@ pub const WATCHED_DIRECTORIES: usize = 2_000;
 /// How deep these lie.
 pub const WATCHED_DEPTH: usize = 6;
 
-/// Files within one protected directory that are looked at after a command, on
-/// a rung that cannot protect them.
+/// Files within one protected directory that are looked at after a command,
+/// whether or not the kernel protects them.
 pub const PROTECTED_ENTRIES: usize = 1_000;
 
 /// Bytes of an answer that tells where a browser elsewhere is.

@@ -62,8 +62,8 @@ pub struct HookFiles {
     pub untrusted: Vec<PathBuf>,
     /// Names what counts, by its content.
     pub revision: String,
-    /// All files that were read, those of the user even if they are not there
-    /// yet, and where a trusted project keeps what its hooks run: tools are kept
+    /// All files that were read, the user's in their usual places even if they
+    /// are not there yet, and where a trusted project keeps what its hooks run: tools are kept
     /// away from them.
     pub read: Vec<PathBuf>,
     /// Which of what they hold counts by the place of its file alone.

@@ -145,10 +145,8 @@ impl Halter {
                     Some(last) => found != *last,
                     None => harness.differs(&found),
                 };
-                if is_new {
-                    harness.take_up(compiled, files);
-                }
-                last = Some(found);
+                let is_taken = !is_new || harness.take_up(compiled, files);
+                last = is_taken.then_some(found);
             }
         });
         ResourceWatch(task.abort_handle())
@@ -161,19 +159,20 @@ impl Halter {
             || files.is_some_and(|revision| *revision != self.file_hooks().revision)
     }
 
-    fn take_up(&self, mut compiled: CompiledResources, files: Option<HookFiles>) {
+    /// Whether they are in force now, hook files if they are of use.
+    fn take_up(&self, mut compiled: CompiledResources, files: Option<HookFiles>) -> bool {
         let Some(files) = files else {
-            let _ = self.replace_resources(compiled);
-            return;
+            return self.replace_resources(compiled).is_ok();
         };
         let unchanged = compiled.clone();
-        if let Err(error) = self.replace_hook_files(files, compiled) {
-            compiled = unchanged;
-            compiled.hook_warnings.push(HookWarning::FileRefused {
-                place: "hook files".to_owned(),
-                reason: format!("{error:#}"),
-            });
-            let _ = self.replace_resources(compiled);
-        }
+        let Err(error) = self.replace_hook_files(files, compiled) else {
+            return true;
+        };
+        compiled = unchanged;
+        compiled.hook_warnings.push(HookWarning::FileRefused {
+            place: "hook files".to_owned(),
+            reason: format!("{error:#}"),
+        });
+        self.replace_resources(compiled).is_ok()
     }
 }

@@ -187,8 +187,6 @@ impl Asked<'_> {
                     Value::Object(own) => self.specific(own, &mut answer)?,
                     _ => return Err("its `hookSpecificOutput` is no object".to_owned()),
                 },
-                // Read when it was the first line.
-                "async" | "asyncTimeout" if fields.get("async") == Some(&Value::Bool(true)) => {}
                 "reason" | "stopReason" => {}
                 other => answer.without_effect(&format!("`{other}`")),
             }

@@ -54,6 +54,7 @@ pub(crate) async fn run(
     // about each, until one has something against it.
     let mut whole: Option<FileAnswer> = None;
     for file in files {
+        first_line.begin();
         if let (Some(file), Some(Value::Object(input))) = (file, told.get_mut("tool_input")) {
             input.insert("file_path".to_owned(), file);
         }
@@ -152,6 +153,12 @@ struct FirstLine(Mutex<(Vec<u8>, Option<oneshot::Sender<()>>)>);
 impl FirstLine {
     fn new(detach: oneshot::Sender<()>) -> Self {
         Self(Mutex::new((Vec::new(), Some(detach))))
+    }
+
+    /// Another command is heard from here on.
+    fn begin(&self) {
+        let mut heard = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        heard.0.clear();
     }
 
     fn hear(&self, chunk: &OutputChunk) {

@@ -339,7 +339,7 @@ impl ToolContext {
     /// The session at the place where its commands run, opened by first use.
     ///
     /// # Errors
-    /// If the session is closed.
+    /// If the session is closed, or what its sandbox is to hold cannot be found.
     pub async fn exec(&self) -> anyhow::Result<Arc<dyn ExecSession>> {
         let store = &self.tool_sessions;
         if let Some(opened) = store.get::<OpenExec>() {

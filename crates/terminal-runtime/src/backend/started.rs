@@ -103,7 +103,10 @@ impl RuntimeSession {
         }
         self.scratch().await?;
         let session = self.create_with_shell().await?;
-        self.begin_watch(session.sandbox).await?;
+        if let Err(error) = self.begin_watch(session.sandbox).await {
+            self.destroy_session(&session).await;
+            return Err(error);
+        }
         *opened = Some(session.clone());
         Ok((session, false))
     }

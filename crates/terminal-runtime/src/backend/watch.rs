@@ -17,7 +17,10 @@ impl RuntimeSession {
             let seen = watch.changes();
             (watch, seen)
         });
-        let (watch, seen) = looked.await.ok()?;
+        let looked = looked.await.inspect_err(|error| {
+            tracing::warn!(%error, "what commands change is not looked at any more");
+        });
+        let (watch, seen) = looked.ok()?;
         *slot = Some(watch);
         lock(&self.protected).extend(seen.to_protect);
         seen.note
@@ -28,6 +31,10 @@ impl RuntimeSession {
         let bounds = self.spec.sandbox.clone();
         if bounds.mode == SandboxMode::Off || self.has_files_there() {
             return Ok(());
+        }
+        // What a session before this one changed last is kept from this one.
+        if let Some(note) = self.changes().await {
+            tracing::warn!(note, "found as a session was made anew");
         }
         let landlock = ContainmentRung::Landlock;
         let rung = sandbox.map(|name| match name == landlock.name() {

@@ -143,6 +143,7 @@ impl Follower {
                         // command: found again where it was left, it is the
                         // latter.
                         self.stream = None;
+                        self.found();
                         self.lost = Some(Instant::now());
                         continue;
                     }

@@ -48,6 +48,8 @@ impl Uploads {
         }
         let is_full = !is_known && self.begun.len() >= MAX_FILE_UPLOADS;
         if is_full || kept + part.len() > MAX_UPLOADED_BYTES {
+            // What is refused is begun anew.
+            self.begun.remove(name);
             let message = "too many large files are being written at once; try again in a moment, \
                            nothing was written";
             return Err(failed(message, "uploads_busy"));
@@ -140,5 +142,8 @@ mod tests {
         assert_eq!(reason(uploads.add("more", 0, b"x", now)), "uploads_busy");
         uploads.take("0");
         assert!(uploads.add("more", 0, b"x", now).is_ok());
+        // A write that is refused holds up no other one.
+        assert_eq!(reason(uploads.add("more", 1, &most, now)), "uploads_busy");
+        assert!(uploads.add("another", 0, &most, now).is_ok());
     }
 }

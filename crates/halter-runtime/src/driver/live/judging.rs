@@ -85,10 +85,12 @@ impl Owner {
         }
         let policy = self.toolbox.policy(&self.blueprint, &self.resources).await;
         let definition = self.definition_now(&call.call.name);
-        if let Some(definition) = &definition {
-            let id = call.call.id.clone();
-            self.judged_definitions.insert(id, definition.clone());
-        }
+        let id = call.call.id.clone();
+        // A service may give an id again that an earlier call of the turn had.
+        match &definition {
+            Some(definition) => self.judged_definitions.insert(id, definition.clone()),
+            None => self.judged_definitions.remove(&id),
+        };
         let mut call = CallToJudge {
             definition,
             ..call.clone()

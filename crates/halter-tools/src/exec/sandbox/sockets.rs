@@ -1,6 +1,7 @@
 //! Sockets of other programs in the file system: no mount that cannot be
 //! written to, and no rule of the kernel, keeps anybody from connecting to one.
 
+use std::collections::BTreeSet;
 use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 
@@ -25,17 +26,15 @@ fn sockets_outside(left_out: &[PathBuf]) -> Vec<PathBuf> {
         let path = line.find(" /").and_then(|at| line.get(at + 1..))?;
         Path::new(path).canonicalize().ok()
     });
-    let mut sockets: Vec<PathBuf> = paths
+    // The table has a line for each connection, too.
+    let sockets: BTreeSet<PathBuf> = paths
         .filter(|path| {
             let kind = path.symlink_metadata().map(|found| found.file_type());
             kind.is_ok_and(|kind| kind.is_socket())
                 && !left_out.iter().any(|place| path.starts_with(place))
         })
-        .take(MOST)
         .collect();
-    sockets.sort();
-    sockets.dedup();
-    sockets
+    sockets.into_iter().take(MOST).collect()
 }
 
 #[cfg(test)]

@@ -95,7 +95,6 @@ impl HolderShell {
         })
     }
 
-    /// The slot of this process.
     /// The number of the shell itself, as this machine counts.
     pub(in crate::exec) fn number(&self) -> i32 {
         match self.members.contained_leader() {
@@ -104,6 +103,7 @@ impl HolderShell {
         }
     }
 
+    /// The slot of this process.
     pub(in crate::exec) fn key(&self) -> Key {
         self.key
     }

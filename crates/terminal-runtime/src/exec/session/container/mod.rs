@@ -12,12 +12,14 @@ mod variables;
 
 use std::collections::BTreeSet;
 use std::ffi::OsString;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::time::Duration;
 
 use halter_exec::host::{KeptMount, LaunchPlan, PidFd, TREE_MARKER, mount_missing};
 use halter_exec::{Command, Environment, ProcessInfo, find_program};
+use rustix::io::Errno;
 use tokio::sync::OnceCell;
 use tokio_util::sync::CancellationToken;
 
@@ -114,9 +116,11 @@ impl Container {
             let places = options.placeholders.iter().chain(&protected);
             placeholders::make_again(&state_dir, &name, &options, places)
                 .map_err(|error| format!("taking the place of a protected path: {error}"))?;
-            // One that has ended is told by its engine.
-            let Ok(process) = PidFd::open(made.first) else {
-                return Ok(Vec::new());
+            let process = match PidFd::open(made.first) {
+                Ok(process) => process,
+                // One that has ended is told by its engine.
+                Err(error) if is_gone(&error) => return Ok(Vec::new()),
+                Err(error) => return Err(format!("looking at the container: {error}")),
             };
             if !sys::namespace_of(made.first).is_ok_and(|found| found == made.namespace) {
                 return Ok(Vec::new());
@@ -495,6 +499,12 @@ async fn outcome(spec: Command) -> Result<String, CoreError> {
         "`{program}` failed: {}",
         text(&done.stderr).trim()
     )))
+}
+
+/// Whether no process has the number that was asked for, or a thread has it.
+fn is_gone(error: &io::Error) -> bool {
+    let error = Errno::from_io_error(error);
+    matches!(error, Some(Errno::SRCH | Errno::NOENT | Errno::INVAL))
 }
 
 #[cfg(test)]
