@@ -168,6 +168,12 @@ pub trait ShellProcess: Send + Sync {
     /// Whether it has ended.
     fn has_exited(&self) -> bool;
 
+    /// Whether its host has lost hold of it: here it counts as ended, but it may
+    /// go on with another driver, and its files are that one's.
+    fn is_lost(&self) -> bool {
+        false
+    }
+
     /// How it ended; asked only after it has.
     ///
     /// # Errors

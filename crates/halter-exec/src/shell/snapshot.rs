@@ -32,6 +32,10 @@ impl Snapshot {
         let cwd_end = content.iter().position(|byte| *byte == 0)?;
         let script = content.split_off(cwd_end + 1);
         content.pop();
+        // A file that was emptied while it was being written has a hole.
+        if script.contains(&0) {
+            return None;
+        }
         Some(Self {
             tag: String::from_utf8(tag.to_vec()).ok()?,
             cwd: OsString::from_vec(content).into(),
@@ -146,6 +150,8 @@ mod tests {
             b"/tmp\0x=1\n#comple",
             b"/tmp\0x=1\n#complete 1",
             b"x=1\n#complete 1\n",
+            b"\0\0\0\0=1\n#complete 1\n",
+            b"/tmp\0\0\0\0x=1\n#complete 1\n",
         ] {
             assert_eq!(parsed(torn), None, "{torn:?}");
         }

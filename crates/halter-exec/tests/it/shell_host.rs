@@ -7,6 +7,7 @@ use std::io::{self, Write};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -28,6 +29,8 @@ struct Keeper {
     control: Mutex<Option<File>>,
     said: Mutex<Vec<u8>>,
     state: Mutex<Vec<u8>>,
+    /// Whether those who have a handle to the shell have lost it.
+    lost: AtomicBool,
 }
 
 impl Keeper {
@@ -38,6 +41,7 @@ impl Keeper {
             control: Mutex::default(),
             said: Mutex::default(),
             state: Mutex::default(),
+            lost: AtomicBool::default(),
         })
     }
 
@@ -219,11 +223,18 @@ impl ShellProcess for KeptShell {
         }
     }
 
+    fn is_lost(&self) -> bool {
+        self.keeper.lost.load(Ordering::Relaxed)
+    }
+
     fn has_exited(&self) -> bool {
-        self.with_child(|child| child.try_wait().unwrap().is_some())
+        self.is_lost() || self.with_child(|child| child.try_wait().unwrap().is_some())
     }
 
     fn exit_status(&self) -> Result<ExitStatus, ExecError> {
+        if self.is_lost() {
+            return Err(ExecError::StatusLost { pid: self.pid() });
+        }
         let status = self.with_child(|child| child.try_wait().unwrap().unwrap());
         Ok(ExitStatus {
             code: status.code(),
@@ -399,6 +410,34 @@ async fn an_end_that_nobody_heard_is_heard_by_the_next_driver() {
         assert_eq!(ended.status.code, Some(code));
         assert!(!ended.shell_restarted);
     }
+    driver.close().await;
+}
+
+#[tokio::test]
+async fn a_driver_that_lost_its_shell_leaves_the_files_to_the_next() {
+    let keeper = Keeper::new();
+    let mut driver = keeper.driver();
+    let go = keeper.path("go");
+    let wait = format!("until [ -e {} ]; do sleep 0.01; done", go.display());
+    let out = start(&mut driver, &keeper, &format!("x=kept; {wait}; exit 7")).await;
+    keeper.lost.store(true, Ordering::Relaxed);
+    // As if the shell were about to write down how it ends.
+    let files = ["mailbox", "even", "odd", "exit"].map(|name| keeper.path(name));
+    std::fs::write(&files[3], "/tmp\0half of a st").unwrap();
+    let contents = || files.each_ref().map(|path| std::fs::read(path).unwrap());
+    let before = contents();
+    let error = driver.ended().await.unwrap_err();
+    assert_eq!(error.code(), "status_lost");
+    assert_eq!(driver.make_ready().await.unwrap_err().code(), "status_lost");
+    assert_eq!(contents(), before);
+    drop(driver);
+
+    keeper.lost.store(false, Ordering::Relaxed);
+    let mut driver = keeper.adopt();
+    File::create(go).unwrap();
+    let (ended, _) = finish(&mut driver, out).await;
+    assert_eq!((ended.status.code, ended.shell_restarted), (Some(7), false));
+    assert_eq!(run(&mut driver, &keeper, "echo $x").await.1, "kept\n");
     driver.close().await;
 }
 

@@ -30,6 +30,11 @@ impl<H: ShellHost> ShellDriver<H> {
                 self.live = Some(live);
                 return Ok(());
             }
+            Some(lost) if lost.process.is_lost() => {
+                let pid = lost.process.pid();
+                self.live = Some(lost);
+                return Err(ExecError::StatusLost { pid });
+            }
             Some(dead) => {
                 self.live = Some(dead);
                 match self.retire_dead() {
@@ -131,8 +136,14 @@ impl<H: ShellHost> ShellDriver<H> {
     /// Retires a shell that has ended, and returns where it was if it left
     /// its state.
     pub(in crate::shell) fn retire_dead(&mut self) -> Option<PathBuf> {
-        if let Some(dead) = self.live.take() {
-            self.host.retire(dead.process);
+        match self.live.take() {
+            // It may be writing its state down right now, for another driver.
+            Some(lost) if lost.process.is_lost() => {
+                self.live = Some(lost);
+                return None;
+            }
+            Some(dead) => self.host.retire(dead.process),
+            None => {}
         }
         self.keep_exit_state()
     }

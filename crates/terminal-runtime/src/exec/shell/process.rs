@@ -163,6 +163,10 @@ impl ShellProcess for HolderShell {
         self.end.now().is_some()
     }
 
+    fn is_lost(&self) -> bool {
+        self.end.now() == Some(ProcessEnd::Lost)
+    }
+
     fn exit_status(&self) -> Result<ExitStatus, ExecError> {
         match self.end.now() {
             Some(ProcessEnd::Exited(exit)) => Ok(ExitStatus {
