@@ -15,6 +15,7 @@ use halter_exec::host::{CommandStreams, CommandText, InputSpool, InputTarget, Sh
 use tokio::sync::SetOnce;
 
 use crate::exec::command::flow::{Flow, Flows};
+use crate::exec::command::run::holder_lost;
 use crate::exec::command::{Exec, ExecInner, Orders, terminal_size};
 use crate::exec::core::{Core, CoreInner};
 use crate::exec::error::CoreError;
@@ -265,7 +266,10 @@ impl Core {
             updates.retract();
             session.link.send(&[HolderRequest::Remove { key }]);
             drop_units(session, &streams.units);
-            return Err(error.into());
+            return Err(match session.link.is_lost() {
+                true => holder_lost(),
+                false => error.into(),
+            });
         }
         let (exec, flows) = self.new_exec(session, key, record, streams);
         core.register(&exec);
