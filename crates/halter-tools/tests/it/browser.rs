@@ -434,6 +434,62 @@ async fn a_browser_that_hangs_is_ended_and_none_outlives_its_session() {
     assert!(!scratch.exists());
 }
 
+/// Chromium crashes where the path of its socket has no room for all of it.
+#[tokio::test]
+async fn a_browser_starts_in_a_directory_with_a_long_name() {
+    let Some((_, server)) = open().await else {
+        return;
+    };
+    let temp = tempfile::Builder::new().prefix(&"x".repeat(100)).tempdir();
+    let temp = temp.unwrap();
+    std::fs::create_dir(temp.path().join("work")).unwrap();
+    let path = ("PATH".into(), "/usr/local/bin:/usr/bin:/bin".into());
+    let here = crate::place::here();
+    let workspace = Workspace::in_directory(temp, server.reachable(), here, [path].into());
+    page(&server, "/", "<title>Here</title>");
+    assert_eq!(navigate(&workspace, &server, "/").await["title"], "Here");
+    workspace.store.close().await;
+}
+
+/// A browser that finds another at its profile has that one open the page, or
+/// kills it.
+#[tokio::test]
+async fn what_a_killed_browser_left_in_its_profile_does_not_keep_the_next_from_starting() {
+    let Some((workspace, server)) = open().await else {
+        return;
+    };
+    page(&server, "/", "<title>Here</title>");
+    let profile = workspace.store.scratch().create().unwrap();
+    let profile = profile.join("browser/profile");
+    std::fs::create_dir_all(&profile).unwrap();
+    let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap();
+    let mut other = std::process::Command::new("sleep")
+        .arg("300")
+        .spawn()
+        .unwrap();
+    let place = tempfile::tempdir().unwrap();
+    let socket = place.path().join("SingletonSocket");
+    let _listening = std::os::unix::net::UnixListener::bind(&socket).unwrap();
+    let lock = format!("{}-{}", host.trim(), other.id());
+    let links = [
+        (lock.as_ref(), profile.join("SingletonLock")),
+        (socket.as_path(), profile.join("SingletonSocket")),
+        (std::path::Path::new("7"), profile.join("SingletonCookie")),
+        (
+            std::path::Path::new("7"),
+            place.path().join("SingletonCookie"),
+        ),
+    ];
+    for (target, link) in links {
+        std::os::unix::fs::symlink(target, link).unwrap();
+    }
+    assert_eq!(navigate(&workspace, &server, "/").await["title"], "Here");
+    assert_eq!(other.try_wait().unwrap(), None);
+    other.kill().unwrap();
+    other.wait().unwrap();
+    workspace.store.close().await;
+}
+
 #[tokio::test]
 async fn a_server_that_does_not_answer_costs_a_call_and_no_browser() {
     let Some((workspace, server)) = open().await else {

@@ -6,6 +6,7 @@ use super::connection::{Incoming, Outgoing};
 use crate::builtin::blocking;
 use crate::context::ToolContext;
 use crate::limits::{BROWSER_MESSAGE_BYTES, BROWSER_STDERR_BYTES};
+use crate::scratch::ScratchDir;
 use anyhow::{Context as _, anyhow};
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
@@ -90,6 +91,7 @@ pub(super) struct Chromium {
     process: Process,
     said: Arc<Mutex<Vec<u8>>>,
     _stderr: AbortOnDropHandle<()>,
+    _socket_dir: Option<Arc<ScratchDir>>,
 }
 
 impl Chromium {
@@ -101,10 +103,12 @@ impl Chromium {
         sandbox: OwnSandbox,
     ) -> anyhow::Result<(Self, PipeOut, PipeIn)> {
         let scratch = Arc::clone(context.tool_sessions.scratch());
-        let home = blocking(move || {
+        let (home, profile, socket_dir) = blocking(move || {
             let home = scratch.create()?.join("browser");
-            std::fs::create_dir_all(&home)?;
-            Ok(home)
+            let profile = home.join("profile");
+            std::fs::create_dir_all(&profile)?;
+            forget_killed(&profile)?;
+            Ok((home, profile, socket_dir(&scratch)?))
         })
         .await
         .context("there is no place for the browser's profile")?;
@@ -112,8 +116,9 @@ impl Chromium {
         for name in ["HOME", "XDG_CONFIG_HOME", "XDG_CACHE_HOME"] {
             environment.set(name, &home);
         }
-        // It makes a socket there, whose path has room for about a hundred bytes.
-        environment.set("TMPDIR", context.tool_sessions.scratch().path());
+        let temporary = socket_dir.as_ref();
+        let temporary = temporary.unwrap_or(context.tool_sessions.scratch());
+        environment.set("TMPDIR", temporary.path());
         let mut arguments: Vec<OsString> = ["-c", HAND_OVER, "sh"].map(OsString::from).to_vec();
         arguments.push(program.into());
         arguments.extend(FLAGS.map(OsString::from));
@@ -121,9 +126,9 @@ impl Chromium {
             arguments.push("--no-sandbox".into());
         }
         arguments.push(format!("--proxy-server=http://127.0.0.1:{proxy_port}").into());
-        let mut profile = OsString::from("--user-data-dir=");
-        profile.push(home.join("profile"));
-        arguments.extend([profile, "about:blank".into()]);
+        let mut user_data = OsString::from("--user-data-dir=");
+        user_data.push(profile);
+        arguments.extend([user_data, "about:blank".into()]);
         let command = Command::new("/bin/sh", &home)
             .args(arguments)
             .environment(environment)
@@ -137,6 +142,7 @@ impl Chromium {
             process,
             said,
             _stderr: AbortOnDropHandle::new(tokio::spawn(listening)),
+            _socket_dir: socket_dir,
         };
         let incoming = PipeIn {
             pipe: streams.stdout,
@@ -151,6 +157,33 @@ impl Chromium {
         let said = self.said.lock().unwrap_or_else(PoisonError::into_inner);
         String::from_utf8_lossy(&said).into_owned()
     }
+}
+
+/// The longest directory for its socket: a path of one has room for 107 bytes,
+/// and Chromium, which crashes beyond, appends 45.
+const SOCKET_DIR_BYTES: usize = 60;
+
+/// Where it makes its socket, if there is no room for that in the session's own
+/// directory.
+fn socket_dir(scratch: &ScratchDir) -> std::io::Result<Option<Arc<ScratchDir>>> {
+    if scratch.path().as_os_str().len() <= SOCKET_DIR_BYTES {
+        return Ok(None);
+    }
+    let short = ScratchDir::new("/tmp");
+    short.create()?;
+    Ok(Some(Arc::new(short)))
+}
+
+/// Removes what a browser that was killed left in its profile: the next one
+/// would call it, and end.
+fn forget_killed(profile: &Path) -> std::io::Result<()> {
+    for name in ["SingletonLock", "SingletonSocket", "SingletonCookie"] {
+        match std::fs::remove_file(profile.join(name)) {
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(error),
+            _ => {}
+        }
+    }
+    Ok(())
 }
 
 /// Keeps the end of what is said.
