@@ -145,6 +145,10 @@ pub const HOLDER_END_WAIT: Duration = Duration::from_secs(10);
 /// that it was starting.
 pub const INHERITED_WAIT: Duration = Duration::from_millis(500);
 
+/// How long a holder may take to cover what is protected before a command. On a
+/// file system that does not answer it waits forever, and no client would know.
+pub const COVER_DEADLINE: Duration = Duration::from_secs(60);
+
 /// How long a holder may take to start and to answer.
 pub const HOLDER_START_DEADLINE: Duration = Duration::from_secs(10);
 

@@ -19,7 +19,7 @@ use super::exit::{ExitWatch, ProcessEnd};
 use super::message::{HolderReply, HolderRequest, Key, UnitKind};
 use super::prepared::{GivenUnit, PreparedUnits};
 use super::socket::{self, Arriving, Outbox, Received, must_wait};
-use crate::limits::{LATER_REQUEST_WAIT, MAX_LATER_REQUESTS};
+use crate::limits::{COVER_DEADLINE, LATER_REQUEST_WAIT, MAX_LATER_REQUESTS};
 use crate::lock::lock;
 
 /// Units the daemon makes itself are named from here on.
@@ -245,6 +245,10 @@ impl HolderLink {
         tokio::select! {
             answer = receiver => answer.unwrap_or_else(|_| lost()),
             () = self.lost() => lost(),
+            () = tokio::time::sleep(COVER_DEADLINE) => Err(format!(
+                "that took more than {} s; a file system does not answer",
+                COVER_DEADLINE.as_secs()
+            )),
         }
     }
 
@@ -444,6 +448,31 @@ mod tests {
             received(&holder).unwrap(),
             [HolderRequest::Remove { key: 1 }]
         );
+    }
+
+    fn answer(holder: &OwnedFd, place: &str) {
+        let reply = HolderReply::Covered {
+            places: vec![place.into()],
+            refused: None,
+        };
+        let mut outbox = Outbox::default();
+        let message = reply.encode().unwrap();
+        outbox.post(holder, message, &[]).unwrap();
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_is_not_covered_in_time_is_refused_and_its_late_answer_is_no_others() {
+        let (link, holder) = link();
+        let begun = tokio::time::Instant::now();
+        let refused = link.cover(Vec::new()).await.unwrap_err();
+        assert!(refused.contains("does not answer"), "{refused}");
+        assert_eq!(begun.elapsed(), COVER_DEADLINE);
+        tokio::time::resume();
+        answer(&holder, "/late");
+        let (covered, ()) = tokio::join!(link.cover(Vec::new()), async {
+            answer(&holder, "/mine");
+        });
+        assert_eq!(covered.unwrap(), [PathBuf::from("/mine")]);
     }
 
     #[tokio::test]
