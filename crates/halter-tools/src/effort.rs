@@ -291,12 +291,13 @@ impl<'s> Effort<'s> {
     }
 
     /// Whatever a reference may mean. Which part of a schema an address is
-    /// relative to depends on where the reference stands: all are taken.
+    /// relative to depends on where the reference stands: all that end alike are
+    /// taken.
     fn targets(&self, reference: &str) -> Vec<&'s Value> {
         let (address, fragment) = reference.split_once('#').unwrap_or((reference, ""));
         let documents = self.documents.iter().filter(|(own, _)| {
             let own = own.strip_suffix('#').unwrap_or(own);
-            address.is_empty() || own == address
+            address.is_empty() || last_segment(own) == last_segment(address)
         });
         if !fragment.is_empty() && !fragment.starts_with('/') {
             let named = self.anchors.iter().filter(|(name, _)| *name == fragment);
@@ -313,6 +314,10 @@ impl<'s> Effort<'s> {
 fn address_of(schema: &Value) -> Option<&str> {
     let address = schema.get("$id").or_else(|| schema.get("id"));
     address.and_then(Value::as_str)
+}
+
+fn last_segment(address: &str) -> &str {
+    address.rsplit_once('/').map_or(address, |(_, last)| last)
 }
 
 fn pattern_steps(pattern: &str, text: &str) -> usize {

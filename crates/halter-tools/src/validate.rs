@@ -554,4 +554,46 @@ mod tests {
         let dialect = json!({"$ref": "https://json-schema.org/draft/2020-12/schema"});
         assert_eq!(check(dialect, json!({"type": "string"})), Ok(()));
     }
+
+    #[test]
+    fn parts_of_a_document_refer_to_each_other_by_relative_addresses() {
+        let whole = json!({"$id": "https://a.example/b/text", "type": "string"});
+        let rooted = json!({"$id": "/b/text", "type": "string"});
+        let ways = [
+            "text",
+            "./text",
+            "/b/text",
+            "../b/text",
+            "https://a.example/b/text",
+        ];
+        for (target, reference) in [&whole, &rooted]
+            .into_iter()
+            .flat_map(|it| ways.map(|way| (it, way)))
+        {
+            let schema = json!({
+                "$id": "https://a.example/b/all",
+                "properties": {"name": {"$ref": reference}},
+                "$defs": {"text": target},
+            });
+            assert_eq!(
+                check(schema.clone(), json!({"name": ""})),
+                Ok(()),
+                "{reference}"
+            );
+            let message = check(schema, json!({"name": 1})).unwrap_err().message;
+            assert!(message.contains("`name`"), "{message}");
+        }
+        // Twice at each step is too often, however it is said.
+        let twice = |name: &str| json!({"allOf": [{"$ref": name}, {"$ref": format!("./{name}")}]});
+        let mut parts = serde_json::Map::new();
+        for step in 0..30 {
+            let mut part = twice(&format!("p{}", step + 1));
+            part["$id"] = json!(format!("https://a.example/b/p{step}"));
+            parts.insert(format!("p{step}"), part);
+        }
+        parts.insert("end".into(), json!({"$id": "https://a.example/b/p30"}));
+        let schema = json!({"$id": "https://a.example/b/all", "$ref": "p0", "$defs": parts});
+        let compiled = SchemaCheck::new(schema).unwrap();
+        assert_eq!(compiled.bounded(&json!(1)), Err(CheckTooLong));
+    }
 }
