@@ -62,9 +62,9 @@ pub struct HookFiles {
     pub untrusted: Vec<PathBuf>,
     /// Names what counts, by its content.
     pub revision: String,
-    /// All files that were read, the user's in their usual places even if they
-    /// are not there yet, and where a trusted project keeps what its hooks run: tools are kept
-    /// away from them.
+    /// All files that were read, the user's even if they are not there yet (what
+    /// a tool wrote there would be the user's word), and where a trusted project
+    /// keeps what its hooks run: tools are kept away from them.
     pub read: Vec<PathBuf>,
     /// Which of what they hold counts by the place of its file alone.
     by_place: Vec<(usize, PathBuf)>,
@@ -88,7 +88,6 @@ impl HookFiles {
         for path in usual.into_iter().chain(public) {
             match path.symlink_metadata().is_ok() {
                 true => found.user(&path, config).await,
-                // What a tool would write there would be the user's word.
                 false => found.read.push(path),
             }
         }
@@ -101,6 +100,7 @@ impl HookFiles {
         let home = home.and_then(|home| std::fs::canonicalize(home).ok());
         for name in PROJECT_HOOK_FILES {
             let Some(path) = find_project_file(directory, name) else {
+                found.read.extend(home.iter().map(|home| home.join(name)));
                 continue;
             };
             // What lies in the home directory is the user's own.
@@ -141,7 +141,10 @@ impl HookFiles {
                 self.by_place.push(counted);
                 self.parse(&file, origin, config);
             }
-            Err(error) => self.refuse(path, error.to_string()),
+            Err(error) => {
+                self.read.push(path.to_owned());
+                self.refuse(path, error.to_string());
+            }
         }
     }
 

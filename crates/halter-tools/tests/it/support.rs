@@ -400,6 +400,7 @@ pub const PNG: &[u8] =
 
 /// A program for a session to find. Written by another process: one that a
 /// test starts meanwhile would hold it open for writing, and it would not run.
+#[cfg(any(feature = "browser-tools", feature = "profiling"))]
 pub fn write_program(path: &Path, script: &str) {
     let written = std::process::Command::new("/bin/sh")
         .args(["-c", "printf %s \"$1\" >\"$2\" && chmod 755 \"$2\"", "sh"])

@@ -51,6 +51,7 @@ impl Reply {
     }
 
     /// Not a word.
+    #[cfg(feature = "browser-tools")]
     pub fn silent() -> Self {
         Self::Stuck(Vec::new())
     }

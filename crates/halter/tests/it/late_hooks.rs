@@ -33,6 +33,11 @@ fn saying(command: &str) -> String {
 
 impl Place {
     async fn new(replies: impl IntoIterator<Item = Reply>) -> Self {
+        Self::with(replies, true).await
+    }
+
+    /// With a harness that knows of the hook files from the start, or not.
+    async fn with(replies: impl IntoIterator<Item = Reply>, known: bool) -> Self {
         let directory = directory(&[
             ("home/.config/halter/hooks.json", &saying("echo user one")),
             ("project/README.md", "A project."),
@@ -48,12 +53,16 @@ impl Place {
         let trust = TrustStore::of(&environment);
         let mut loaded = load_layered(paths, &environment, &trust).await.unwrap();
         loaded.config.tools.deferred = DeferredTools::Word(DeferralWord::Off);
+        let mut config = loaded.config.clone();
         // It is not there yet.
         loaded.config.hooks.files = vec![root.join("project/mine.json")];
-        let config = loaded.config.clone();
         let model = Arc::new(FakeProvider::scripted(replies));
         let project = root.join("project");
-        let files = HookFiles::find(&loaded, &environment, &project, &trust).await;
+        let mut files = HookFiles::default();
+        if known {
+            config = loaded.config.clone();
+            files = HookFiles::find(&loaded, &environment, &project, &trust).await;
+        }
         let harness = Halter::builder()
             .with_config(config)
             .with_environment(environment.clone())
@@ -163,17 +172,20 @@ async fn a_hook_file_that_a_project_gets_counts_once_trusted_and_holds_up_nothin
 async fn a_late_file_that_a_tool_could_have_written_is_left_out_alone() {
     let write = json!({"path": "mine.json", "content": saying("echo mine")});
     let hello = || Reply::new().text("hello");
-    let place = Place::new([Reply::new().tool_call("write", write), hello(), hello()]).await;
+    let replies = [Reply::new().tool_call("write", write), hello(), hello()];
+    let place = Place::with(replies, false).await;
     let session = session_in(&place.harness, &place.project()).await;
     let events = run_turn(&session, "write it").await;
     assert_eq!(codes(&events), [None], "nothing holds it up");
-    place.write("home/.config/halter/hooks.json", &saying("echo user two"));
+    let trusted = saying("echo from the project");
+    let trusted = place.write("project/.claude/settings.json", &trusted);
+    place.trust(&trusted).await;
     place.take_up().await;
     let events = run_turn(&session, "hello").await;
     let last = place.model.requests().pop().unwrap();
     let told = format!("{:?}", last.messages.last().unwrap());
     assert!(
-        told.contains("user two") && !told.contains("echo mine"),
+        told.contains("from the project") && !told.contains("echo mine"),
         "{told}"
     );
     let said = warnings(&events).join("\n");
@@ -181,6 +193,22 @@ async fn a_late_file_that_a_tool_could_have_written_is_left_out_alone() {
         said.contains("mine.json") && said.contains("start again"),
         "{said}"
     );
+    session.shutdown("done").await.unwrap();
+}
+
+#[tokio::test]
+async fn no_tool_writes_a_file_of_the_user_that_is_not_there_yet() {
+    let write = json!({"path": "mine.json", "content": saying("echo not mine")});
+    let hello = || Reply::new().text("hello");
+    let replies = [Reply::new().tool_call("write", write), hello(), hello()];
+    let place = Place::new(replies).await;
+    let session = session_in(&place.harness, &place.project()).await;
+    let events = run_turn(&session, "write it").await;
+    assert_eq!(codes(&events), [Some(ToolErrorCode::PolicyDenied)]);
+    place.write("project/mine.json", &saying("echo mine"));
+    place.take_up().await;
+    run_turn(&session, "hello").await;
+    assert!(place.told().contains("mine"), "{}", place.told());
     session.shutdown("done").await.unwrap();
 }
 
