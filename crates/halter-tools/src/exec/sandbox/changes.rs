@@ -17,6 +17,8 @@ pub(super) struct WatchedPaths {
     absent: Vec<PathBuf>,
     /// Repositories that may still be protected.
     repositories_left: usize,
+    /// Whether all that may be searched for new ones is.
+    all_searched: bool,
 }
 
 /// What a command changed of that.
@@ -30,6 +32,8 @@ pub(super) struct WatchedChanges {
     pub(super) left_open: Vec<PathBuf>,
     /// What is to be protected now.
     pub(super) to_protect: Vec<PathBuf>,
+    /// Whether there is more now than is searched for new repositories.
+    pub(super) outgrown: bool,
 }
 
 impl WatchedPaths {
@@ -42,6 +46,7 @@ impl WatchedPaths {
         protected.extend(bounds.protected.iter().chain(&bounds.watched).cloned());
         Self {
             protected: ProtectedPaths::look(protected),
+            all_searched: repositories.is_complete(),
             repositories,
             absent: bounds.watched.clone(),
             repositories_left: SANDBOX_REPOSITORIES,
@@ -66,11 +71,13 @@ impl WatchedPaths {
             to_protect.extend(new.iter().filter(|path| !is_left(path)).cloned());
             self.protected.add(new);
         }
+        let was_all = std::mem::replace(&mut self.all_searched, self.repositories.is_complete());
         WatchedChanges {
             changed,
             made,
             left_open,
             to_protect,
+            outgrown: was_all && !self.all_searched,
         }
     }
 }
@@ -141,6 +148,7 @@ impl SandboxWatch {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::limits::WATCHED_DEPTH;
     use std::fs::create_dir_all;
 
     fn watch(root: &Path) -> WatchedPaths {
@@ -165,6 +173,24 @@ mod tests {
         let changes = watched.changes();
         assert_eq!(changes.left_open, [root.join("more/.git")]);
         assert!(changes.to_protect.is_empty());
+    }
+
+    #[test]
+    fn a_workspace_that_outgrows_the_search_is_told_of_once() {
+        let directory = tempfile::tempdir().unwrap();
+        let root = directory.path();
+        let mut watched = watch(root);
+        let told = |changes: &WatchedChanges| note::of_changes(changes).join("; ");
+        assert_eq!(told(&watched.changes()), "");
+        let mut deep = root.to_owned();
+        deep.extend(["d"; WATCHED_DEPTH + 1]);
+        create_dir_all(deep).unwrap();
+        let said = told(&watched.changes());
+        assert!(said.contains("may go unnoticed"), "{said}");
+        create_dir_all(root.join("more")).unwrap();
+        assert_eq!(told(&watched.changes()), "");
+        // One that is so from the start has it in its status.
+        assert_eq!(told(&watch(root).changes()), "");
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 use super::{SandboxStatus, SessionSandbox, WatchedChanges};
 use crate::exec::FinishedCommand;
+use crate::limits::{WATCHED_DEPTH, WATCHED_DIRECTORIES};
 use halter_exec::{ContainmentRung, ExitStatus};
 use halter_protocol::encoding::escape_path;
 use std::borrow::Cow;
@@ -177,6 +178,7 @@ pub(super) fn of_changes(changes: &WatchedChanges) -> Vec<String> {
         changed,
         made,
         left_open,
+        outgrown,
         ..
     } = changes;
     let is_covered = |git: &&PathBuf| !left_open.contains(git);
@@ -200,6 +202,13 @@ pub(super) fn of_changes(changes: &WatchedChanges) -> Vec<String> {
             "this command made repositories, whose hooks and settings are not protected before \
              the next session: {}",
             listed(left_open)
+        ));
+    }
+    if *outgrown {
+        parts.push(format!(
+            "the workspace now has more than {WATCHED_DIRECTORIES} directories, or some more than \
+             {WATCHED_DEPTH} deep: a repository that a command makes there may go unnoticed, and \
+             its hooks and settings unprotected"
         ));
     }
     parts
