@@ -231,3 +231,26 @@ fn outcome_of_call(events: &[SessionEvent]) -> String {
     });
     ends.next_back().unwrap()
 }
+
+/// A service may give an id again that an earlier call of the turn had.
+#[tokio::test]
+async fn a_tool_of_ours_is_not_taken_for_one_that_a_server_has_changed() {
+    let (person, late) = (Arc::new(Person::default()), Arc::new(LateTools::new()));
+    late.set("x", vec![served(TOOL, b'1')]);
+    let load = Reply::new().tool_call("tool_search", json!({"query": format!("select:{TOOL}")}));
+    let same = |tool: &str| Reply::new().tool_call_with_id("same", tool, json!({}));
+    let harness = Harness::scripted([load, same(TOOL), same("plain"), "done".into()])
+        .tool(ScriptedTool::new("plain").build())
+        .services(|services| {
+            services.late_tools = Some(late);
+            services.approvals = Approvals::Handler(person);
+        })
+        .start();
+    let session = harness.session().await;
+    let events = harness.run(&session, "call both").await;
+    let ended = events.iter().filter_map(|event| match &event.payload {
+        SessionEventPayload::ToolExecutionCompleted { outcome } => Some(outcome.result.is_ok()),
+        _ => None,
+    });
+    assert_eq!(ended.collect::<Vec<_>>(), [true; 3]);
+}

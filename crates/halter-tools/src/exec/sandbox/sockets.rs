@@ -21,6 +21,10 @@ pub(super) fn bound_sockets(writable: &[PathBuf]) -> Vec<PathBuf> {
 
 fn sockets_outside(left_out: &[PathBuf]) -> Vec<PathBuf> {
     let table = std::fs::read_to_string("/proc/net/unix").unwrap_or_default();
+    sockets_in(&table, left_out)
+}
+
+fn sockets_in(table: &str, left_out: &[PathBuf]) -> Vec<PathBuf> {
     // The path is all that stands after seven columns.
     let paths = table.lines().filter_map(|line| {
         let path = line.find(" /").and_then(|at| line.get(at + 1..))?;
@@ -55,5 +59,16 @@ mod tests {
         let found = sockets_outside(&[root.join("work")]);
         assert!(found.contains(&outside), "{found:?}");
         assert!(!found.iter().any(|path| path.starts_with(root.join("work"))));
+    }
+
+    #[test]
+    fn so_many_sockets_are_found_and_their_connections_do_not_count() {
+        let directory = tempfile::tempdir().unwrap();
+        let root = directory.path().canonicalize().unwrap();
+        let [first, last] = ["first", "last"].map(|name| root.join(name));
+        let _listening = [&first, &last].map(|path| UnixListener::bind(path).unwrap());
+        let line = |path: &Path| format!("0: 2 0 10000 1 1 7 {}\n", path.display());
+        let table = [line(&first).repeat(MOST), line(&last)].concat();
+        assert_eq!(sockets_in(&table, &[]), [first, last]);
     }
 }
