@@ -139,11 +139,19 @@ async fn a_session_has_its_own_processes_only() {
         session_id: session.to_owned(),
         root,
     };
-    let all = client.processes(&listed(&session_id, None)).await.unwrap();
-    let found = all.processes.iter().find(|it| it.pid == child).unwrap();
+    let shell = "/bin/sh -i -s";
+    let (found, root) = loop {
+        let all = client.processes(&listed(&session_id, None)).await.unwrap();
+        let found = all.processes.into_iter().find(|it| it.pid == child);
+        let found = found.unwrap();
+        // Until it executes its program, it is one more shell.
+        if found.command != shell {
+            break (found, all.root);
+        }
+    };
     assert_eq!(
         (found.command.as_str(), Some(found.ppid)),
-        ("sleep 1000", all.root)
+        ("sleep 1000", root)
     );
     client.run(&line(&other, "true")).await.unwrap();
     let theirs = client.processes(&listed(&other, None)).await.unwrap();
