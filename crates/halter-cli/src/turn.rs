@@ -331,5 +331,8 @@ mod tests {
         assert_eq!(told.get(), 0);
         assert_eq!(or_idle(read(IDLE_NOTICE * 3), idle()).await, "line");
         assert_eq!(told.get(), 1);
+        // A hook that does not end holds up no line.
+        let endless = std::future::pending();
+        assert_eq!(or_idle(read(IDLE_NOTICE * 2), endless).await, "line");
     }
 }

@@ -213,6 +213,7 @@ impl<H: ShellHost> ShellDriver<H> {
     /// If a command is running in it, or its state cannot be removed.
     pub async fn begin_anew(&mut self, config: ShellConfig) -> Result<(), ExecError> {
         self.check_idle()?;
+        self.check_held()?;
         if let Some(live) = &self.live {
             // Killed, so that no EXIT trap runs.
             live.process.signal(Signal::KILL);

@@ -429,6 +429,8 @@ async fn a_driver_that_lost_its_shell_leaves_the_files_to_the_next() {
     let error = driver.ended().await.unwrap_err();
     assert_eq!(error.code(), "status_lost");
     assert_eq!(driver.make_ready().await.unwrap_err().code(), "status_lost");
+    let error = driver.begin_anew(config()).await.unwrap_err();
+    assert_eq!(error.code(), "status_lost");
     assert_eq!(contents(), before);
     drop(driver);
 

@@ -198,17 +198,17 @@ async fn a_late_file_that_a_tool_could_have_written_is_left_out_alone() {
 
 #[tokio::test]
 async fn no_tool_writes_a_file_of_the_user_that_is_not_there_yet() {
-    let write = json!({"path": "mine.json", "content": saying("echo not mine")});
+    let write = json!({"path": "mine.json", "content": saying("echo by a tool")});
     let hello = || Reply::new().text("hello");
     let replies = [Reply::new().tool_call("write", write), hello(), hello()];
     let place = Place::new(replies).await;
     let session = session_in(&place.harness, &place.project()).await;
     let events = run_turn(&session, "write it").await;
     assert_eq!(codes(&events), [Some(ToolErrorCode::PolicyDenied)]);
-    place.write("project/mine.json", &saying("echo mine"));
+    place.write("project/mine.json", &saying("echo from the user"));
     place.take_up().await;
     run_turn(&session, "hello").await;
-    assert!(place.told().contains("mine"), "{}", place.told());
+    assert!(place.told().contains("from the user"), "{}", place.told());
     session.shutdown("done").await.unwrap();
 }
 

@@ -140,15 +140,19 @@ async fn a_session_has_its_own_processes_only() {
         root,
     };
     let shell = "/bin/sh -i -s";
-    let (found, root) = loop {
-        let all = client.processes(&listed(&session_id, None)).await.unwrap();
-        let found = all.processes.into_iter().find(|it| it.pid == child);
-        let found = found.unwrap();
-        // Until it executes its program, it is one more shell.
-        if found.command != shell {
-            break (found, all.root);
+    let executed = async {
+        loop {
+            let all = client.processes(&listed(&session_id, None)).await.unwrap();
+            let found = all.processes.into_iter().find(|it| it.pid == child);
+            let found = found.unwrap();
+            // Until it executes its program, it is one more shell.
+            if found.command != shell {
+                break (found, all.root);
+            }
         }
     };
+    let executed = tokio::time::timeout(crate::support::TEST_TIMEOUT, executed);
+    let (found, root) = executed.await.unwrap();
     assert_eq!(
         (found.command.as_str(), Some(found.ppid)),
         ("sleep 1000", root)

@@ -30,13 +30,9 @@ impl<H: ShellHost> ShellDriver<H> {
                 self.live = Some(live);
                 return Ok(());
             }
-            Some(lost) if lost.process.is_lost() => {
-                let pid = lost.process.pid();
-                self.live = Some(lost);
-                return Err(ExecError::StatusLost { pid });
-            }
             Some(dead) => {
                 self.live = Some(dead);
+                self.check_held()?;
                 match self.retire_dead() {
                     Some(cwd) => self.state.cwd = cwd,
                     None => self.state_lost = true,
@@ -136,14 +132,10 @@ impl<H: ShellHost> ShellDriver<H> {
     /// Retires a shell that has ended, and returns where it was if it left
     /// its state.
     pub(in crate::shell) fn retire_dead(&mut self) -> Option<PathBuf> {
-        match self.live.take() {
-            // It may be writing its state down right now, for another driver.
-            Some(lost) if lost.process.is_lost() => {
-                self.live = Some(lost);
-                return None;
-            }
-            Some(dead) => self.host.retire(dead.process),
-            None => {}
+        // A lost one may be writing its state down right now.
+        self.check_held().ok()?;
+        if let Some(dead) = self.live.take() {
+            self.host.retire(dead.process);
         }
         self.keep_exit_state()
     }

@@ -123,6 +123,17 @@ impl<H: ShellHost> ShellDriver<H> {
         }
     }
 
+    /// Fails if the shell was lost: what it does and what its files hold is for
+    /// another driver.
+    pub(in crate::shell) fn check_held(&self) -> Result<(), ExecError> {
+        match &self.live {
+            Some(live) if live.process.is_lost() => Err(ExecError::StatusLost {
+                pid: live.process.pid(),
+            }),
+            _ => Ok(()),
+        }
+    }
+
     /// Signals everything the running command started, and not the shell.
     pub fn signal(&self, signal: Signal) {
         if let (Some(live), Some(running)) = (&self.live, &self.state.running) {

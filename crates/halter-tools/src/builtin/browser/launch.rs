@@ -165,12 +165,18 @@ const SOCKET_DIR_BYTES: usize = 60;
 
 /// Where it makes its socket, if there is no room for that in the session's own
 /// directory.
-fn socket_dir(scratch: &ScratchDir) -> std::io::Result<Option<Arc<ScratchDir>>> {
+fn socket_dir(scratch: &ScratchDir) -> anyhow::Result<Option<Arc<ScratchDir>>> {
     if scratch.path().as_os_str().len() <= SOCKET_DIR_BYTES {
         return Ok(None);
     }
     let short = ScratchDir::new("/tmp");
-    short.create()?;
+    short.create().with_context(|| {
+        format!(
+            "its socket has no room in '{}' and none can be made in '/tmp'; set TMPDIR to a \
+             shorter path",
+            scratch.path().display()
+        )
+    })?;
     Ok(Some(Arc::new(short)))
 }
 
